@@ -25,7 +25,7 @@ from corag.core.language.sentences import first_sentence
 from corag.core.language.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.method import Method
 from corag.core.options.names import NameOrPath
-from corag.core.passage_pool import BudgetPolicy, PassagePool
+from corag.core.passage_pool import PassagePool
 from corag.core.prompting.demonstrations import BESIDE, Demonstration, add_prefix, fit_demonstrations
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
@@ -64,9 +64,6 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
 
     paragraph_budget: Annotated[int, Ge(1)] = 15
     """maximum number of passages collected over all steps."""
-
-    budget_policy: BudgetPolicy = "keep_first"
-    """"keep_first" ignores passages beyond the budget (the paper), "keep_last" drops the oldest."""
 
     stop_rule: Literal["strict", "lenient"] = "lenient"
     """"strict" ends if the newest thought matches "... answer is: X" by the released code's pattern;
@@ -219,7 +216,7 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
 
 def new_pool(config: IRCoTConfig) -> PassagePool:
     """Return the pool that a question begins with."""
-    return PassagePool(config.paragraph_budget, config.budget_policy, max_words=config.max_collected_words)
+    return PassagePool(config.paragraph_budget, max_words=config.max_collected_words)
 
 
 async def retrieve(

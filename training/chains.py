@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +206,7 @@ def describe(rows: Sequence[ChainRow]) -> Description:
         rejected=dict(Counter(row.rejected for row in rows if row.rejected)),
         chains=sum(len(row.chains) for row in rows),
         answer_found=_share(
-            mentions((hop.sub_answer for hop in chain.hops), row.question.answers)
+            mentions((hop.sub_answer for hop in chain.hops if not hop.refused), row.question.answers)
             for row, chain in kept_chains
         ),
         answer_matched=_share(
@@ -280,10 +279,11 @@ def chain_lines(folder: Path, question: str) -> Iterator[str]:
             f"chain {number + 1}  score {_score(chain)}{sums}  length drawn {chain.drawn}  "
             f"stopped: {chain.stopped}{kept}"
         )
-        for hop, mean in zip_longest(chain.hops, chain.means):
-            if hop is not None:
-                score = "" if mean is None else f"  {mean:.3f}"
-                yield f"  {hop.sub_query} -> {hop.sub_answer}  ({len(hop.passage_ids)} passages){score}"
+        # A chain that was taken over is scored once, at its end.
+        scores = [f"  {mean:.3f}" for mean in chain.means]
+        scores = [""] * (len(chain.hops) - len(scores)) + scores
+        for hop, score in zip(chain.hops, scores, strict=False):
+            yield f"  {hop.sub_query} -> {hop.sub_answer}  ({len(hop.passage_ids)} passages){score}"
 
 
 def _outcome(row: ChainRow) -> str:

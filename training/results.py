@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import BackendError
@@ -139,7 +139,6 @@ async def make_rows(
     *,
     out: str | os.PathLike[str],
     model: str | Model | None = None,
-    chat: Literal["auto", "no"] = "auto",
     config: RowsConfig | None = None,
 ) -> RowSet:
     """Turn sampled chains into training rows, tokenised as decoding does.
@@ -150,7 +149,6 @@ async def make_rows(
         out: folder of the rows. Rows of the same chains and settings that are there already are left.
         model: the model that will be trained, whose tokenizer the rows are written for; without it the one
             that sampled the chains.
-        chat: whether prompts go through the model's chat template; auto does if it has one.
         config: which rows are made.
 
     Raises:
@@ -165,7 +163,7 @@ async def make_rows(
         folders,
         os.fspath(out),
         model.options.name if isinstance(model, Model) else model or "default",
-        chat,
+        model.options.chat if isinstance(model, Model) else "auto",
         or_default(config, RowsConfig),
         index.options,
         model.options.template_args if isinstance(model, Model) else {},

@@ -22,7 +22,7 @@ from annotated_types import Ge, Lt
 from corag.chains.search_text import SearchText, search_text
 from corag.core.errors import ConfigError, DataError
 from corag.core.json_types import to_json_types
-from corag.core.language.text import mentions
+from corag.core.language.text import mentions, normalize_answer
 from corag.core.options.classes import Options
 from corag.core.options.names import LocalPath
 from corag.core.protocols import Retriever
@@ -327,7 +327,13 @@ def chain_queries(
     for number, hop in enumerate(row.chain.hops if row.chain is not None else (), 1):
         if not hop.refused:
             hop_passages = [passages[name] for name in hop.passage_ids if name in passages]
-            holding = [each for each in hop_passages if mentions([each.contents], [hop.sub_answer])]
+            # "yes" and "no" stand in passages by chance.
+            holding = [
+                each
+                for each in hop_passages
+                if normalize_answer(hop.sub_answer) not in ("yes", "no")
+                and mentions([each.contents], [hop.sub_answer])
+            ]
             gold = row.question.supporting
             right = tuple(each.id for each in holding if not gold or is_gold(each, gold, passages))
             text = search_text(config.text, hop.sub_query, row.question.text, last)

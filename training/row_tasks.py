@@ -25,7 +25,7 @@ from corag.chains.prompting import (
     sub_query_prompt,
 )
 from corag.core.errors import DataError
-from corag.core.language.text import mentions
+from corag.core.language.text import mentions, stated_answer
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
@@ -271,9 +271,13 @@ def _read_first(source: RowSource, number: int) -> Iterator[TrainingExample]:
 
 
 def _read_all(source: RowSource, number: int) -> Iterator[TrainingExample]:
-    """Yield what IRCoT would ask at its end: the reader, with all that gold thoughts collected."""
+    """Yield what IRCoT would ask at its end: the reader, with all that gold thoughts collected.
+
+    Nothing of those that ended early, where the paragraphs do not hold the next step.
+    """
     assert source.ircot is not None
-    yield _reader_example("reader", source, source.row.thoughts[-1].passage_ids, source.ircot)
+    if stated_answer(source.row.thoughts[-1].sentence) is not None:
+        yield _reader_example("reader", source, source.row.thoughts[-1].passage_ids, source.ircot)
 
 
 def _read_nothing(source: RowSource, number: int) -> Iterator[TrainingExample]:

@@ -32,7 +32,7 @@ from training import tables
 from training.chains import ChainRow, load_corag_options, load_ircot_options, read_chain_manifest, read_chains
 from training.columns import with_labels
 from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow, balance_by_length, is_validation
-from training.row_tasks import extra_prompts, trained_prompts
+from training.row_tasks import ROW_TASKS, extra_prompts, trained_prompts
 
 REPORT = "report.json"
 # Passages of so many questions are held at a time: some tens of megabytes, however many there are.
@@ -218,6 +218,8 @@ async def write_rows(
     """
     corag, ircot = load_corag_options(folders), load_ircot_options(folders)
     settings = row_settings(folders, retriever, renderer, config, corag)
+    if of_thoughts := [task for task in config.tasks if ROW_TASKS[task].of_thoughts]:
+        settings["prompts"] = trained_prompts(of_thoughts, corag, ircot)
     if (report := read_report(out)) is not None:
         tables.refuse_others(out, report.settings, settings)
         return report

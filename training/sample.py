@@ -102,7 +102,8 @@ def usable_questions(config: SampleRunConfig) -> list[Question]:
     questions = keep_usable(questions, has_gold_answers, "gold answers", why, strict=config.strict)
     if source == "model" or (source == "given" and any(each.decomposition for each in questions)):
         return questions
-    why = f"sample.source={source} follows it, and 'corag world', MuSiQue or 'corag/multihopqa' have some"
+    have = "'corag/multihopqa' has" if source == "given" else "'corag world' and MuSiQue have"
+    why = f"sample.source={source} follows it, and {have} some"
     return keep_usable(questions, lambda each: each.decomposition, "decomposition", why, strict=config.strict)
 
 

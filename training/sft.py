@@ -86,12 +86,17 @@ def load_rows(config: ProgramOptions, folder: str) -> Any:
 
     folders = [load_row_folder(each, config, folder) for each in config.rows]
     splits = dict.fromkeys(split for rows in folders for split in rows)
-    return datasets.DatasetDict(
-        {
-            split: datasets.concatenate_datasets([rows[split] for rows in folders if split in rows])
-            for split in splits
-        }
-    )
+    joined = {
+        split: datasets.concatenate_datasets([rows[split] for rows in folders if split in rows])
+        for split in splits
+    }
+    questions = [set(rows["question_id"]) for rows in joined.values()]
+    if len(set().union(*questions)) < sum(map(len, questions)):
+        raise DataError(
+            "the same questions are for training in one folder of rows, and for validation in another: make "
+            "the rows with the same 'rows.seed' and 'rows.validation'."
+        )
+    return datasets.DatasetDict(joined)
 
 
 def load_row_folder(name: str, config: ProgramOptions, folder: str) -> Any:
@@ -127,7 +132,7 @@ def check_tokenizer(name: str, settings: Mapping[str, Any], config: ProgramOptio
     """Raise :class:`ConfigError` for rows of another tokenizer or chat template than the model's."""
     fingerprint = settings["tokenizer"]
     options = ThinkingOptions("auto", settings.get("template_args", {}))
-    chat: Literal["auto", "no"] = "no" if fingerprint.endswith("no chat") else "auto"
+    chat: Literal["auto", "no"] = "no" if _is_without_chat(fingerprint) else "auto"
     if Renderer.load(folder, chat, options).fingerprint != fingerprint:
         raise ConfigError(
             f"the rows in '{name}' were written with another tokenizer or chat template than that of "
@@ -267,11 +272,15 @@ def summarise(config: ProgramOptions, manifest: dict[str, Any]) -> str:
     result = manifest["result"]
     losses = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
     use = usage(config, manifest["settings"])
-    method, rest = use[3], join(use[4:])
+    method, rest = use[3], use[4:]
+    taught = _taught_by_thoughts(manifest["settings"].get("rows", ()))
+    if method != "one_step":  # it is asked as it was taught, too
+        rest += taught.get("one_step", [])
+    methods = ",".join(dict.fromkeys([method, "one_step"]))
     return (
         f"{summary_line(config.out, result, losses)}\n"
         f"Use it: {join(use)}\n"
-        f"Compare: corag run --questions FILE --method {method},one_step {rest} --out runs/mine; "
+        f"Compare: corag run --questions FILE --method {methods} {join(rest)} --out runs/mine; "
         "corag table runs/mine\n"
         f"Share: corag push {config.out} OWNER/NAME"
     )
@@ -290,26 +299,36 @@ def usage(config: ProgramOptions, settings: Mapping[str, Any]) -> list[str]:
 
 def ask_command(settings: Mapping[str, Any], model_arguments: Sequence[str], index: str) -> list[str]:
     """Return the command that asks a model as a training taught it. ``settings``: of that one's manifest."""
+    rows = settings.get("rows", ())
     if (teaching := Teaching.read(settings)) is not None:
         method, arguments = "corag", teaching.arguments()
     else:
-        method, arguments = _of_thoughts(settings.get("rows", ()))
+        method, arguments = next(iter(_taught_by_thoughts(rows).items()), ("corag", []))
+    if rows and all(_is_without_chat(each.get("tokenizer", "")) for each in rows):
+        arguments = [*arguments, "--model.chat", "no"]
     return ["corag", "ask", "--method", method, "--retriever.index", index, *arguments, *model_arguments]
 
 
-def _of_thoughts(rows: Any) -> tuple[str, list[str]]:
-    """Return the method that rows made of IRCoT's thoughts teach, and its options as words."""
+def _is_without_chat(tokenizer: str) -> bool:
+    """Whether rows were written without the chat template, by the fingerprint of what wrote them."""
+    return tokenizer.endswith("no chat")
+
+
+def _taught_by_thoughts(rows: Any) -> dict[str, list[str]]:
+    """Return the methods that rows made of IRCoT's thoughts teach, and the options of each as words."""
     chains = [chain["options"] for each in rows for chain in each["chains"]]
     records = [each["ircot"] for each in chains if "ircot" in each]
     methods = {ROW_TASKS[task].method for each in rows for task in each["rows"]["tasks"]}
-    method = next((name for name in ("ircot", *sorted(methods)) if name in methods), "corag")
-    if not records or method == "corag":
-        return method, []
-    kind = METHODS[method].config
-    record = records[-1] | {"k": records[-1].get("k_per_step")}  # one_step reads what IRCoT's first step does
-    if method != "ircot":
-        record.pop("preset", None)
-    return method, option_arguments(method, kind, record, [each.name for each in fields(kind)])
+    taught: dict[str, list[str]] = {}
+    for method in ("ircot", "one_step", "closed_book") if records else ():
+        if method in methods:
+            kind = METHODS[method].config
+            # one_step reads what IRCoT's first step does.
+            record = records[-1] | {"k": records[-1].get("k_per_step")}
+            if method != "ircot":
+                record.pop("preset", None)
+            taught[method] = option_arguments(method, kind, record, [each.name for each in fields(kind)])
+    return taught
 
 
 if __name__ == "__main__":

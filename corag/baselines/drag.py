@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS
-from corag.core.errors import BudgetExhaustedError
+from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.gather import gather
 from corag.core.language.text import extract_answer
 from corag.core.method import Method
@@ -82,7 +82,10 @@ class DRAGConfig(DemonstrationConfig, section="drag"):
 
     def template(self) -> Template:
         """Load the prompt."""
-        return load_prompt(self.prompt, self.SECTION, PROMPTS, needs=self.few_shot_fields())
+        template = load_prompt(self.prompt, self.SECTION, PROMPTS, needs=self.few_shot_fields())
+        if template.whole:  # nor would the numbers be those of its passages, the best of which stands last
+            raise ConfigError(f"{self.SECTION} reads a short answer: leave 'reply: whole' out of its prompt.")
+        return template
 
     def templates(self) -> tuple[Template, ...]:
         """The one prompt."""

@@ -20,11 +20,11 @@ from annotated_types import Ge
 
 from corag.baselines.shared import check_few_shot
 from corag.core.errors import BudgetExhaustedError, ConfigError
-from corag.core.language.text import extract_answer
 from corag.core.method import Method
+from corag.core.prompting.shorten import texts_left
 from corag.core.reader import ReaderConfig, generate_answer, reader_prompt
 from corag.core.tools import Tools
-from corag.core.types import Answer, Question
+from corag.core.types import Question, ReadAnswer
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,11 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class IterRetGenAnswer(Answer):
+class IterRetGenAnswer(ReadAnswer):
     """ITER-RETGEN's result.
 
     ``steps``: rounds that were finished. ``stopped``: "iterations" or "budget".
+    ``context_ids``: what the last round found, as far as its prompt showed it.
     """
 
     rounds: tuple[Round, ...] = ()
@@ -81,6 +82,7 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
     """Answer one question with ITER-RETGEN (paper, section 3)."""
     rounds: list[Round] = []
     passage_ids: dict[str, None] = {}
+    shown: tuple[str, ...] = ()
     stop_reason = "iterations"
     try:
         while len(rounds) < config.iterations:
@@ -99,12 +101,13 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             role = "reader" if len(rounds) + 1 == config.iterations else "generation"
             reply = await generate_answer(prompt, config.max_answer_tokens, tools, role=role, path=path)
             ids = tuple(passage.id for passage in passages)
-            rounds.append(Round(query, ids, reply.text, extract_answer(reply.text)))
+            shown = ids[: len(texts_left(prompt, "passage", reply.shortening))]
+            rounds.append(Round(query, ids, reply.text, config.qa_template().read_answer(reply.text)))
     except BudgetExhaustedError:
         stop_reason = "budget"
     # Each round ends in an answer, so a spent budget needs no forced one.
     answer = rounds[-1].answer if rounds else ""
-    return IterRetGenAnswer(answer, tuple(passage_ids), len(rounds), stop_reason, rounds=tuple(rounds))
+    return IterRetGenAnswer(answer, tuple(passage_ids), len(rounds), stop_reason, shown, tuple(rounds))
 
 
 METHOD = Method(

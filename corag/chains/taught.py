@@ -59,6 +59,9 @@ class Teaching:
         """Yield what is asked otherwise than it was taught: (option, as taught, as asked)."""
         if not config.max_hops:
             return  # no chain is asked for
+        if self.teaches_no_chain:
+            yield "max_hops", 0, config.max_hops
+            return
         for name in _PROMPT_OPTIONS:
             values = [options[name] for options in self.options if name in options]
             value = getattr(config, name)
@@ -80,6 +83,11 @@ class Teaching:
         return "stop" in self.tasks
 
     @property
+    def teaches_no_chain(self) -> bool:
+        """Whether the model was taught to answer from the question's own passages alone."""
+        return self.tasks == {"no_chain"} and not self.further
+
+    @property
     def lacks_stopping(self) -> bool:
         """Whether it is certain that it was not."""
         return bool(self.tasks) and not self.teaches_stopping and not self.further
@@ -89,6 +97,8 @@ class Teaching:
         names = (*_PROMPT_OPTIONS, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
         record = self.options[-1]
         arguments = option_arguments("corag", CoRAGConfig, record, names)
+        if self.teaches_no_chain:
+            return [*arguments, "--corag.max_hops", "0"]
         if self.teaches_stopping:
             return [*arguments, "--corag.stop", "learned"]
         by_preset = CoRAGConfig.PRESETS.get(record.get("preset", ""), {}).get("stop")

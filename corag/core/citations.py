@@ -10,14 +10,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corag.core.language.sentences import split_sentences
+from corag.core.language.sentences import sentence_spans
 from corag.core.types import Passage
 
 REFUSAL = "The documents do not answer this."
 """What the prompts for documents have a model reply where nothing answers."""
 _NUMBERS = re.compile(r"\[(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\]")
-_BEHIND = re.compile(rf"([.!?])((?:\s*{_NUMBERS.pattern})+)")  # a citation that stands behind its full stop
-_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]+)[\"“”»]")
+_BEHIND = re.compile(rf"([.!?])([\"”»]*)((?:\s*{_NUMBERS.pattern})+)")  # a citation behind its full stop
+_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»\n]+)[\"“”»]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,10 @@ def check_citations(answer: str, passages: Sequence[Passage]) -> list[Claim]:
     """
     if is_refusal(answer):
         return []
-    moved = _BEHIND.sub(r"\2\1", answer)
-    return [_claim(sentence, passages) for sentence in split_sentences(moved)]
+    moved = _BEHIND.sub(r"\2\3\1", answer)
+    # A quotation of several sentences belongs to one claim.
+    masked = _QUOTED.sub(lambda quotation: re.sub("[.!?]", ",", quotation[0]), moved)
+    return [_claim(moved[start:end], passages) for start, end in sentence_spans(masked)]
 
 
 def is_refusal(answer: str) -> bool:

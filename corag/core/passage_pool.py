@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from rapidfuzz import fuzz
 
 from corag.core.language.words import count_words, is_unspaced
 from corag.core.types import Hit, Passage
 
-BudgetPolicy = Literal["keep_first", "keep_last"]
 NEAR_DUPLICATE = 90.0  # percent of title and of text, by rapidfuzz: as in IRCoT's released code
 
 
@@ -20,16 +18,14 @@ class PassagePool:
     IRCoT's released code has a ``budget`` of 15 and ``max_words`` 600. A hit is skipped when it has more than
     ``max_words`` words (those between spaces, or in scripts without spaces those of
     :mod:`corag.core.language.words`), or repeats a kept passage: its title and its text have each been seen,
-    or both are at least ``near_duplicate`` percent similar to those of one kept passage. A skipped hit has
-    used its place among the k of its search. Passages are never re-ranked.
-    ``keep_first`` refuses passages beyond the budget, as the paper's code does; ``keep_last`` lets the oldest
-    go instead.
+    or, of a corpus of records, both are at least ``near_duplicate`` percent similar to those of one kept
+    passage. A skipped hit has used its place among the k of its search. Passages are never re-ranked.
+    Passages beyond the budget are refused, as by the paper's code.
     """
 
     def __init__(
         self,
         budget: int,
-        policy: BudgetPolicy = "keep_first",
         *,
         max_words: int = 600,
         near_duplicate: float = NEAR_DUPLICATE,
@@ -39,7 +35,6 @@ class PassagePool:
         ``near_duplicate``: similarity in percent, over 100 switches the fuzzy test off.
         """
         self._budget = budget
-        self._policy = policy
         self._max_words = max_words
         self._near_duplicate = near_duplicate
         self.passages: list[Passage] = []
@@ -53,11 +48,9 @@ class PassagePool:
                 self.seen_ids.append(passage.id)
             if _count_words(passage.text) > self._max_words or self._repeats(passage):
                 continue
-            if len(self.passages) >= self._budget and self._policy == "keep_first":
-                continue
-            self.passages.append(passage)
-            new_count += 1
-        del self.passages[: max(0, len(self.passages) - self._budget)]
+            if len(self.passages) < self._budget:
+                self.passages.append(passage)
+                new_count += 1
         return new_count
 
     def _repeats(self, passage: Passage) -> bool:
@@ -66,7 +59,8 @@ class PassagePool:
         texts = {each.text for each in self.passages}
         if passage.title in titles and passage.text in texts:
             return True
-        return any(
+        # Rows of one table, and clauses of one contract, are alike and not the same.
+        return not passage.source and any(
             fuzz.ratio(passage.title, each.title) >= self._near_duplicate
             and fuzz.ratio(passage.text, each.text) >= self._near_duplicate
             for each in self.passages

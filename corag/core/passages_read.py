@@ -91,9 +91,11 @@ class PassagesRead:
         ids = dict.fromkeys(name for path, names in self._readings if leads(path) for name in names)
         if answer is None:
             return tuple(ids)
+        # What worked examples alone were shown with is no source.
+        known = {*answer.passage_ids, *answer.shown_ids} or ids.keys()
         statements = [Statement(question, answer.text)]
         statements += [Statement(*hop) for hop in branch.hops] if branch else []
-        texts = {name: f"{self._titles[name]} {self._texts[name]}" for name in ids}
+        texts = {name: f"{self._titles[name]} {self._texts[name]}" for name in ids if name in known}
         return order_by_support(texts, statements, self._ranks)
 
 
@@ -101,8 +103,12 @@ def _find(text: str, prompt: str) -> _Place | None:
     """Return where a passage stands in a prompt, as far as it was not cut; None if it does not."""
     if not text:
         return None
-    if (start := prompt.find(text)) >= 0:
-        return _Place(start, start + len(text), whole=True)
+    # "Cost: 3" does not stand in "Cost: 35".
+    ends_in_word = text[-1].isalnum()
+    for start in _occurrences(text, prompt):
+        end = start + len(text)
+        if not (ends_in_word and prompt[end : end + 1].isalnum()):
+            return _Place(start, end, whole=True)
     beginning = text[:_BEGINNING]
     starts = list(_occurrences(beginning, prompt))
     if not starts and _SENTENCE <= len(sentence := _sentence(beginning)) < len(beginning):
@@ -133,7 +139,9 @@ def _leading_places(branch: Branch | None, queries: dict[str, str]) -> Callable[
     def leads(path: str) -> bool:
         is_shared = path.partition("/")[0] not in tops
         on_the_way = f"{branch.path}/".startswith(f"{path}/") or path.startswith(f"{branch.path}/hop ")
-        # A hop may have been taken over from a rollout, which is another branch of the tree.
-        return is_shared or on_the_way or queries.get(path) in sub_queries
+        # A hop may have been taken over from a rollout, which is another branch of the tree. A search may
+        # have had an answer behind the sub-query.
+        words = f"{queries.get(path, '')} "
+        return is_shared or on_the_way or any(words.startswith(f"{each} ") for each in sub_queries)
 
     return leads

@@ -21,7 +21,7 @@ from corag.core.seeds import derive_seed
 _CELLS = 1_000_000  # resampled values held at once: bounds memory at about 64 MB for any number of questions
 _EQUAL_WITHIN = 1e-9  # closer values than this are equal: differences of fractions carry rounding errors
 _LEAST_DIFFERENT = 6  # differences without which a sign-flip test can find nothing at the 5% level
-_DIGITS = 12  # of means, below which differences are rounding errors
+DIGITS = 12  # of means, below which differences are rounding errors
 
 INTERVALS = "Wilson's where each question scores 0 or 1, exact where all score alike, else bootstrap"
 """Which intervals of means :func:`bootstrap_mean` returns, for a reader of a table."""
@@ -282,7 +282,7 @@ def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int)
     # Rounded, since patterns with the same sum must tie with the observed one: a third three times is not
     # quite one, and without ties a difference of 0 would not have the p-value 1.
     def mean(values: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
-        return np.asarray(np.round(np.mean(values, axis=axis), _DIGITS))
+        return np.asarray(np.round(np.mean(values, axis=axis), DIGITS))
 
     test = permutation_test(
         (nonzero,),

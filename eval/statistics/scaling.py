@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from corag.core.errors import DataError
 from corag.core.seeds import derive_seed
+from eval.statistics.intervals import DIGITS
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,6 @@ FEWEST_POINTS = 4  # three coefficients go through any three points
 # straight line.
 _SHIFTS = (0.01, 10.0)
 _STARTS = 61  # values of b that are tried before the search, at equal steps of its logarithm
-_DIGITS = 12  # of a score that is compared
 _EQUAL_WITHIN = 1e-9  # points: less is a rounding error
 _REWEIGHTINGS = 12  # rounds for each of them; the search makes up for what these leave
 
@@ -52,7 +52,7 @@ class CellScores:
     @property
     def mean_score(self) -> float:
         """The score as a fraction, without what the order of summation adds: equal cells are equal."""
-        return round(float(self.scores.mean()), _DIGITS)
+        return round(float(self.scores.mean()), DIGITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from retrieval.dense.build import INDEX
 from retrieval.dense.ready_vectors import ReadyVectors
 from retrieval.dense.search import FaissIndex
 
-_ROUNDING = 1e-5  # more than two ways of summing in float32 differ
+_ROUNDING = 1e-5  # more than two ways of summing in float32 differ, of what is summed
 _SAMPLE_SIZE, _K = 1_000, 10  # vectors that are searched for, and how many nearest of each
 
 
@@ -45,7 +45,8 @@ def measure_recall(source: ReadyVectors, folder: Path, config: IndexConfig) -> s
     hit_count = 0
     for position, row in enumerate(rows.tolist()):
         # By scores: of equal vectors it does not matter which are found.
-        least = best[position][nearest[position] != row][:_K][-1] - _ROUNDING
+        least = best[position][nearest[position] != row][:_K][-1]
+        least -= _ROUNDING * max(1.0, abs(least))
         others = [each for each in hits[position] if each != row][:_K]
         hit_count += int((vectors[np.searchsorted(unique_rows, others)] @ queries[position] >= least).sum())
     recall = hit_count / (_K * len(rows))

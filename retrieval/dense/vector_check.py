@@ -54,16 +54,20 @@ def check_vectors(
         prefix: what stood before every passage.
         advice: a further sentence on what may be wrong.
     """
-    lengths = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float32).tiny)
     _check(
         what,
         passages,
-        lambda encoded: (encoded * vectors).sum(1) / lengths >= _SAME_COSINE,
+        lambda encoded: (_of_length_one(encoded) * _of_length_one(vectors)).sum(1) >= _SAME_COSINE,
         encoder,
         prefix,
         f"have a cosine of {_SAME_COSINE} or more with the vector of their row",
         advice,
     )
+
+
+def _of_length_one(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)
 
 
 def check_compressed(

@@ -82,6 +82,9 @@ async def test_demonstrations_are_shown_with_what_is_found_for_them(demonstratio
     assert searched(tools) == [QUESTION.text, "Who founded Alpha?", "Who founded Delta?"]
     assert answer.passage_ids == ("the glass orchard",), "recall is about the question's own documents"
     assert answer.demonstrations == 2
+    assert tools.passages_read.leading_to(answer, QUESTION.text) == answer.passage_ids, (
+        "nor are theirs sources"
+    )
     shown = generator.prompts[0]
     assert in_order(
         shown,

@@ -4,7 +4,6 @@ where it was.
 
 from __future__ import annotations
 
-import ast
 import random
 import subprocess
 import sys
@@ -234,19 +233,6 @@ BACK_ENDS = {
     "pyserini",
     "faiss",
 }
-
-
-@pytest.mark.parametrize("package", ["corag/baselines", "ircot", "corag/chains"])
-def test_methods_import_no_back_end(package):
-    """Not even inside a function; an import of the package itself would not show that."""
-    for file in sorted(Path(__file__).parents[2].joinpath(package).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            tops = {name.partition(".")[0] for name in names} | {
-                ".".join(name.split(".")[:2]) for name in names
-            }
-            assert not tops & BACK_ENDS, file
 
 
 def test_the_methods_are_found_without_loading_a_back_end():

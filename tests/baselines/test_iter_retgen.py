@@ -34,6 +34,13 @@ async def test_the_second_round_searches_with_the_first_generation_and_reads_its
     )
 
 
+async def test_an_answer_that_cites_is_kept_whole_with_the_passages_that_have_its_numbers():
+    cited = "It is by Mara Velden [2].\nShe lives there [1]."
+    answer, _, _ = await replay([FIRST, cited], IterRetGenConfig(k=2, qa_prompt="chat_documents"))
+    assert answer.text == cited
+    assert answer.shown_ids == answer.rounds[1].passage_ids != answer.passage_ids
+
+
 async def test_the_cap():
     replies = [FIRST, "So the answer is: the Issel.", SECOND, "unasked"]
     answer, generator, tools = await replay(replies, IterRetGenConfig(k=1, iterations=3))

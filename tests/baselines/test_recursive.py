@@ -7,11 +7,9 @@ import pytest
 from corag.baselines.recursive.config import RecursiveConfig
 from corag.baselines.recursive.method import recursive
 from corag.baselines.recursive.replies import find_references
-from corag.core.errors import ConfigError
 from corag.core.tools import GenerateStep, SearchStep, Tools
 from corag.core.types import Question
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
-from tests.messages import raises_message
 from tests.story import NOISE, QUESTION, WORLD
 
 PUMPS = passage("Pumps", "Pumps move water. See also Valve manual.")
@@ -38,9 +36,6 @@ async def replay(replies, *, question=QUESTION, retriever=None, budget=0, **opti
 
 def queries(tools):
     return [step.query for step in tools.steps if isinstance(step, SearchStep)]
-
-
-# Simple
 
 
 # Recursive: following references
@@ -176,7 +171,7 @@ async def test_words_of_the_question_choose_the_mode(text, mode):
     assert answer.mode == mode
 
 
-# Budgets, rows and options
+# Budgets
 
 
 async def test_the_reader_leaves_out_the_oldest_passages_that_cannot_be_afforded():
@@ -188,18 +183,3 @@ async def test_the_reader_leaves_out_the_oldest_passages_that_cannot_be_afforded
     assert (answer.text, answer.stopped, answer.passage_ids) == ("Issel", "budget", free.passage_ids)
     shown = [place.title for place in WORLD if f"Wikipedia Title: {place.title}" in generator.prompts[0]]
     assert 0 < len(shown) < 3 and "The Glass Orchard" not in shown
-
-
-def test_options_and_prompts():
-    for options in ({"reader": "none"}, {"max_depth": 0}):
-        with raises_message(ConfigError):
-            RecursiveConfig(**options)
-    names = [template.name for template in RecursiveConfig().templates()]
-    assert names == ["recursive_hop", "recursive_gaps", "chat_direct"]
-
-
-async def test_a_prompt_of_yours_may_ask_for_a_long_answer(tmp_path):
-    long, file = "The orchard is hers.\n\nSo it is the Issel.", tmp_path / "long.txt"
-    file.write_text("version: 1\nreply: whole\n--- user\n{paragraphs}Explain: {query}\n")
-    answer, _, _ = await replay([long], mode="simple", qa_prompt=str(file))
-    assert answer.text == long

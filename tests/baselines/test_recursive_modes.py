@@ -3,15 +3,10 @@
 Also what the tutorial does and the default does not: a single follow-up.
 """
 
-import json
-
 from corag.baselines.recursive.config import RecursiveConfig
 from corag.baselines.recursive.method import recursive
-from corag.core.runner import answer_question
-from corag.core.runs.rows import SavedRow
 from corag.core.tools import Tools
 from corag.core.types import Question
-from eval.api.ask import Answered
 from tests.baselines.test_recursive import replay
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
 
@@ -85,17 +80,6 @@ async def test_a_trace_says_which_references_were_not_followed():
     assert references_of(answer)[2] == ("orne mill", "Brask family", "see also", False), "searched for before"
 
 
-async def test_the_trace_of_multi_hop():
-    judged = ["ANSWERABLE: no\nNEXT_QUERY: Brask", "ANSWERABLE: no\nNEXT_QUERY: parish book", "Ada Brask"]
-    answer, _, _ = await on_the_corpus(judged, mode="multi_hop")
-    assert path_of(answer) == [
-        ("step 1", 1, "question", ASKED.text, ("orne mill",)),
-        ("step 2", 2, "next_query", "Brask", ("parish book",)),
-        ("step 3", 3, "next_query", "parish book", ()),
-    ]
-    assert (answer.depth, answer.references_found, answer.stopped) == (3, (), "max_steps")
-
-
 async def test_the_trace_of_self_query():
     gaps = "SUFFICIENT: no\nGAP: family\nFOLLOW_UP: Brask family\nGAP: book\nFOLLOW_UP: parish book"
     answer, _, _ = await on_the_corpus([gaps, "SUFFICIENT: yes", "Ada Brask"], mode="self_query")
@@ -105,26 +89,6 @@ async def test_the_trace_of_self_query():
         ("step 2/query 2", 2, "follow_up", "parish book", ("parish book",)),
     ]
     assert (answer.depth, answer.stopped) == (2, "sufficient")
-
-
-async def test_the_trace_is_in_what_ask_returns_and_in_a_row():
-    def method(question, tools):
-        return recursive(question, tools, RecursiveConfig(mode="recursive", k=1))
-
-    tools = Tools(ASKED, ScriptedGenerator(["Ada Brask"]), WordRetriever(CORPUS))
-    row = await answer_question(ASKED, method, tools)
-    asked = Answered("recursive", row, []).metadata
-    assert asked["retrieval_path"][2]["found"] == ("the census",)
-    assert asked["references_found"][1]["why"] == "link"
-    length = sum(len(each.contents) for each in (MILL, BRASK, CENSUS))
-    assert (asked["depth"], asked["context_length"]) == (3, length)
-    further = SavedRow.from_json(json.loads(row.to_json())).further
-    assert further["references_found"][0] == {
-        "passage_id": "orne mill", "reference": "Brask family", "why": "see also", "depth": 1,
-        "followed": True,
-    }  # fmt: skip
-    assert further["retrieval_path"][1]["query"] == "Brask family"
-    assert (further["depth"], further["context_length"] > 0) == (3, True)
 
 
 # As the tutorial does it

@@ -9,20 +9,18 @@ from corag.baselines.closed_book import ClosedBookConfig
 from corag.baselines.drag import DRAGConfig
 from corag.baselines.flare import FLAREConfig
 from corag.baselines.iter_retgen import IterRetGenConfig
-from corag.baselines.iterdrag import IterDRAGConfig, iterdrag
+from corag.baselines.iterdrag import IterDRAGConfig
 from corag.baselines.one_step import OneStepConfig
-from corag.baselines.react import Library, ReActConfig, parse_move, react, write
-from corag.baselines.self_ask import SelfAskConfig, parse_turn, self_ask
-from corag.baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, worked_examples
+from corag.baselines.react import Library, ReActConfig, parse_move, write
+from corag.baselines.self_ask import SelfAskConfig, parse_turn
+from corag.baselines.transcripts import EXAMPLES, FINAL, worked_examples
 from corag.core.errors import ConfigError, DataError
 from corag.core.language.text import extract_answer
 from corag.core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
 from corag.core.types import Hit, Passage
 from eval.experiment.run import RunConfig, method_settings
 from ircot.method import IRCoTConfig
-from tests.baselines.replaying import replay
 from tests.messages import raises_message
-from tests.story import QUESTION
 
 CHAINS = read_demonstrations(str(CHAIN_OF_THOUGHT))
 ANSWERS = {demonstration.question: extract_answer(demonstration.answer) for demonstration in CHAINS}
@@ -78,30 +76,6 @@ def test_every_observation_is_what_the_action_before_it_brings():
                 said, looked_up = text + write(found, config), looked_up + 1
             assert said == observation
     assert looked_up, "one shows what a lookup is for"
-
-
-async def test_they_are_shown_and_their_forms_run():
-    replies = ["I look.\nAction 1: Search[The Glass Orchard]", "I know.\nAction 2: Finish[the Issel]"]
-    answer, generator, _ = await replay(react, ReActConfig(preset="paper", demonstrations="default"), replies)
-    assert (answer.text, answer.stopped, answer.searches) == ("the Issel", "finish", 1)
-    assert all(example in prompt for example in examples("react") for prompt in generator.prompts)
-
-    config = SelfAskConfig(preset="paper", demonstrations="default", demonstration_count=2)
-    replies = [
-        " Yes.\nFollow up: Who wrote The Glass Orchard?",
-        "Mara Velden",
-        "So the final answer is: the Issel",
-    ]
-    answer, generator, _ = await replay(self_ask, config, replies)
-    assert (answer.text, answer.steps) == ("the Issel", 1)
-    assert [example in generator.prompts[0] for example in examples("self_ask")] == [True, True, False, False]
-
-    config = IterDRAGConfig(demonstrations="default", documents=1)
-    replies = [f"{FOLLOW_UP} Who wrote The Glass Orchard?", "Mara Velden.", f"{FINAL} the Issel"]
-    answer, generator, _ = await replay(iterdrag, config, replies)
-    assert (answer.text, answer.steps) == ("the Issel", 1)
-    assert all(demonstration.context in generator.prompts[0] for demonstration in CHAINS)
-    assert generator.prompts[0].index(CHAINS[3].question) < generator.prompts[0].index(QUESTION.text)
 
 
 @pytest.mark.parametrize("options", OF_CHAINS)

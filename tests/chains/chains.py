@@ -56,9 +56,6 @@ def seeded(request):
     return {"ANSWER": "b", "FINAL": "Issel", "ENOUGH": "No"}[kind(request)]
 
 
-GOOD = ("a", "c")  # the state that the scores below prefer at each depth
-
-
 def tree_model(request):
     """Sub-queries "a", "A?", "b", "c" at the root, then "b", "a", "c", "d".
 

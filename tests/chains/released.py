@@ -23,7 +23,6 @@ PROMPTS = {
     "--- no_passages\n\n\n--- user\nFINAL\n{passages}{hops}\nTASK {task}\nMAIN {query}",
 }
 REFUSAL = "No relevant information found"
-TASK = "answer multi-hop questions"
 
 _TOKEN = re.compile(r"\s*\S+|\s+$")
 

@@ -158,7 +158,6 @@ def finds_dates(request):
         {"strategy": "best_of_n", "chains": 2},
         {"strategy": "best_of_n", "chains": 2, "rank_by": "vote"},
         {"strategy": "best_of_n", "chains": 2, "rank_by": "vote", "judged": "draft"},
-        {"strategy": "best_of_n", "chains": 2, "rank_by": "probability"},
         {"strategy": "adaptive", "chains": 2, "rank_by": "vote"},
         {"strategy": "tree", "expand": 1, "rollouts": 1},
         {"measure": ("refusal",)},
@@ -208,17 +207,6 @@ def case_file():
     if not path.is_file():
         pytest.skip(f"no cases: '{path}' does not exist")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-SOUTHERN = (
-    "Did Billy Corgan's band The Smashing Pumpkins or Greek Fire originate in a more southern location?"
-)
-
-
-def test_a_question_that_no_rule_knows_is_left_to_the_model():
-    assert answer(SOUTHERN, "Where did Greek Fire originate? > St. Louis") is None
-    assert next_sub_query(SOUTHERN, [Hop("Where did Greek Fire originate?", "St. Louis", False)]) is None
-    assert answer("Is there more than one river in Orvale?", "How many rivers has Orvale? > two") is None
 
 
 def test_comparisons_that_failed_once_are_right_or_left_to_the_model():

@@ -173,12 +173,6 @@ def test_a_hop_tells_what_was_cut_off(options):
     ]
 
 
-def test_no_hops_answers_from_the_questions_passages():
-    answer, generator, tools = run(queue(FINAL=["Issel"]), max_hops=0)
-    assert (answer.steps, answer.text, len(generator.requests)) == (0, "Issel", 1)
-    assert answer.passage_ids == tuple(hit.passage.id for hit in tools.steps[0].hits)
-
-
 # ---- stopping
 
 
@@ -396,7 +390,6 @@ def test_a_model_that_says_nothing_still_ends():
         ({"refusal": " "}, "refusal sentence"),
         ({"strategy": "tree", "rank_by": "vote"}, "rank_by 'vote' compares final answers"),
         ({"strategy": "adaptive", "rank_by": "vote+refusals"}, "counts votes to know when to stop"),
-        ({"strategy": "adaptive"}, "but rank_by is 'refusal': add corag.rank_by=vote"),
         ({"stop": "setled"}, "did you mean 'settled'?"),
         ({"measure": ("refusal", "probabilty")}, "it should be 'refusal', 'refusals'"),
     ],

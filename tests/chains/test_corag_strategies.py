@@ -15,7 +15,6 @@ from corag.chains.rank import Candidate, answer_log_likelihood
 from corag.chains.tree import Tree
 from corag.core.tools import Tools
 from tests.chains.chains import (
-    GIVEN,
     LETTERS,
     TOKENS,
     chain_of,
@@ -29,66 +28,7 @@ from tests.chains.chains import (
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import QUESTION, WORLD
 
-# ---- what a question takes
-
-
-PLAIN = {"reuse": False}
-
-
-@pytest.mark.parametrize(
-    ("options", "work"),
-    [
-        ({"strategy": "greedy", "max_hops": 0}, (0, 0)),
-        ({"strategy": "greedy", "max_hops": 3}, (3, 0)),
-        ({"strategy": "best_of_n", "chains": 4, "max_hops": 3}, (12, 4)),
-        ({"strategy": "tree", "expand": 2, "rollouts": 2, "max_hops": 4} | PLAIN, (28, 16)),
-        (
-            {"strategy": "tree", "expand": 3, "rollouts": 1, "max_hops": 3, "beam": 2, "reuse": False},
-            (27, 15),
-        ),
-    ],
-)
-def test_the_work_of_a_strategy_is_what_it_does(options, work):
-    """Hops and scores as the paper's section 3.3 has them."""
-    _, _, tools = run(seeded, **options)
-    hops = len(searches(tools)) - 1  # the question itself is searched for, too
-    scores = tools.ledger["score"].calls if "score" in tools.ledger else 0
-    assert (hops, scores, tools.ledger["final"].calls) == (*work, 1)
-
-
 # ---- best of N
-
-
-def test_best_of_n_keeps_the_lowest_score_and_the_first_of_equals():
-    marks = {"mara": -2.0, "tarn": -5.0, "sand": -5.0}
-
-    def reply(request):
-        if kind(request) == "NEXT":
-            first = (
-                list(marks)[names.setdefault(request.sampling.seed, len(names)) % 3]
-                if not chain_of(request)
-                else "x"
-            )
-            return first if first != "x" else f"orchard {request.sampling.seed}"
-        return seeded(request)
-
-    def score(request):
-        first = request.prompt.text.split()[1]
-        return marks.get(first) or next(
-            value for mark, value in marks.items() if f"\n{mark}\n" in request.prompt.text
-        )
-
-    names = {}
-    answer, generator, tools = run(reply, strategy="best_of_n", chains=3, max_hops=2, score=score)
-    assert [chain.score for chain in answer.chains] == [-2.0, -5.0, -5.0]
-    assert answer.chosen == 1 and answer.steps == 2
-    assert tools.ledger["score"].calls == 3
-    scored = generator.scored[0]
-    assert scored.end_of_turn and scored.target == "No relevant information found"
-    assert QUESTION.text in scored.prompt.text, "the main question stands where the sub-query does"
-    assert all(
-        sampling.temperature == 0.7 for sampling in (r.sampling for r in generator.requests) if sampling.seed
-    )
 
 
 @pytest.mark.parametrize("strategy", ["best_of_n", "tree"])
@@ -116,15 +56,6 @@ def test_gold_answers_that_cannot_be_scored_never_make_the_best_chain():
     config, chain = CoRAGConfig(**PROMPTS), Chain()
     for answers, likeliest in ((["Issel", "river"], -3.0), (["Issel"], -math.inf)):
         assert asyncio.run(answer_log_likelihood(chain, answers, tools, config)).sum == likeliest
-
-
-def test_eight_chains_begin_with_the_four_of_best_of_four():
-    few, _, _ = run(seeded, strategy="best_of_n", chains=4, max_hops=3)
-    many, _, _ = run(seeded, strategy="best_of_n", chains=8, max_hops=3)
-    longer, _, _ = run(seeded, strategy="best_of_n", chains=4, max_hops=4)
-    assert [chain.hops for chain in many.chains[:4]] == [chain.hops for chain in few.chains]
-    assert [chain.hops[:3] for chain in longer.chains] == [chain.hops for chain in few.chains]
-    assert len({chain.hops for chain in many.chains}) == 8
 
 
 def test_the_first_of_the_chains_may_be_the_greedy_one_and_the_others_stay_what_they_were():
@@ -219,16 +150,6 @@ def test_every_rollout_that_a_state_is_judged_by_is_another(options):
         assert all(rollout.chain.extends(child.chain) for rollout in rollouts)
 
 
-def test_the_beam_keeps_several_states():
-    answer, _, _ = run(
-        tree_model, strategy="tree", max_hops=2, expand=3, beam=2, rollouts=2, rollout_hops=1,
-        retriever=WordRetriever(LETTERS), score=tree_score,
-    )  # fmt: skip
-    depth_two = [chain.path for chain in answer.chains if len(chain.hops) == 2]
-    assert {path.rsplit("/", 1)[0] for path in depth_two} == {"tree/child 1", "tree/child 2"}
-    assert [hop.sub_query for hop in answer.chains[answer.chosen].hops] == ["a", "c"]
-
-
 def test_mean_and_min_of_the_rollouts_prefer_different_children():
     """Child "a" rolls out to a very good and a very bad chain, child "b" to two good ones."""
     scores = {"a r": -9.0, "a s": -1.0, "b r": -6.0, "b s": -6.0}
@@ -276,35 +197,6 @@ def test_a_state_without_children_keeps_its_place_in_the_beam():
         assert (answer.stopped, answer.repeats > 0) == ("repeats", True)
 
 
-@pytest.mark.parametrize(
-    ("options", "calls", "found"),
-    [
-        ({"strategy": "greedy", "max_hops": 6}, 13, 6),
-        ({"strategy": "best_of_n", "chains": 4, "max_hops": 6}, 53, 24),
-        ({"strategy": "best_of_n", "chains": 8, "max_hops": 10}, 169, 80),
-        ({"strategy": "tree", "max_hops": 6}, 223, 96),
-    ],
-)
-def test_the_released_codes_calls_and_searches(options, calls, found):
-    """The table derived from the released code: it brings the question's passages, so searches for
-    sub-queries only.
-    """
-    config = CoRAGConfig(preset="released_code", **PROMPTS, **options)
-    _, _, tools = run(seeded, config, question=GIVEN)
-    assert (tools.spent.calls, len(searches(tools))) == (calls, found)
-
-
-def test_our_tree_needs_fewer_calls_for_the_same_search():
-    _, _, tools = run(seeded, strategy="tree", max_hops=6, question=GIVEN)
-    # Depth 1 as before; at depths 2 to 4 half of the children are there, with half of each one's first
-    # rollout.
-    assert (
-        (tools.spent.calls, len(searches(tools)))
-        == (45 + 3 * 39 + 21 + 5 + 1, 20 + 3 * 16 + 8 + 2)
-        == (189, 78)
-    )
-
-
 # ---- adaptive
 
 
@@ -338,13 +230,6 @@ def test_an_adaptive_vote_ends_when_it_is_as_good_as_decided(chains, sure, final
     assert tools.ledger["final"].calls == sampled and "score" not in tools.ledger
     whole, _, _ = answered(strategy="best_of_n", chains=sampled)
     assert (answer.chains, answer.chosen) == (whole.chains, whole.chosen), "the chains and votes of best of N"
-
-
-def test_a_vote_on_drafts_answers_once_from_passages():
-    reply = lambda request: "Issel" if kind(request) == "FINAL" else seeded(request)  # noqa: E731
-    answer, _, tools = run(reply, strategy="adaptive", chains=8, max_hops=2, rank_by="vote", judged="draft")
-    assert (len(answer.chains), answer.text) == (4, "Issel")
-    assert (tools.ledger["draft"].calls, tools.ledger["final"].calls) == (4, 1)
 
 
 def test_a_hard_budget_with_room_for_all_gives_the_chains_of_best_of_n():

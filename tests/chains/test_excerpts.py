@@ -93,20 +93,6 @@ async def test_what_was_read_in_part_counts_as_read():
     assert set(row.read_ids) == {"mara velden", "oskar velden"}
 
 
-def test_the_preset_lean_spends_fewer_tokens_than_the_papers():
-    def reply(request):
-        return {"NEXT": f"Velden {len(request.prompt.text)}?", "ANSWER": "Tarn Hollow", "FINAL": "Issel"}[
-            kind(request)
-        ]
-
-    def spent(**options):
-        passages = [VELDEN, OTHER, *(passage(f"Velden {n}", VELDEN.text) for n in range(20))]
-        _, _, tools = run(reply, retriever=WordRetriever(passages), score=lambda request: -0.1, **options)
-        return sum(step.usage.total for step in tools.steps if step.kind == "generate")
-
-    assert spent(preset="lean") * 3 < spent(preset="paper")
-
-
 async def test_cited_passages_are_numbered_best_first_whatever_the_order_of_others():
     passages = [passage(f"Leave {name}", f"Part {name} is on leave and rest.") for name in "abc"]
     asked = replace(QUESTION, text="Who is on leave and rest?")

@@ -157,13 +157,3 @@ def test_a_passage_that_the_prompt_writes_blank_is_none_that_was_shown():
         )
         answer, _, _ = run(replies, config, retriever=WordRetriever(world))
         assert sorted(answer.context_ids) == ["glass 0", "glass 2"]
-
-
-def test_children_may_repeat_their_chain_only_if_they_are_told_to():
-    def model(request):
-        return ["glass"] * request.sampling.n if kind(request) == "NEXT" else replies(request)
-
-    for preset, hops in (("paper", 1), ("released_code", 3)):
-        config = CoRAGConfig(**SHORT_PROMPTS, preset=preset, strategy="tree", max_hops=3, rollout_hops=0)
-        answer, _, _ = run(model, config, retriever=WordRetriever(TEN))
-        assert (answer.steps, answer.stopped) == (hops, "length" if hops == 3 else "repeats")

@@ -6,7 +6,6 @@ import pytest
 
 from corag.chains.config import CoRAGConfig
 from corag.chains.rank import Candidate, combine_scores, count_votes, log_probability
-from corag.core.errors import ConfigError
 from corag.core.protocols import Ability
 from tests.chains.chains import run, seeded
 from tests.fakes import kind
@@ -86,26 +85,3 @@ def test_further_signals_are_measured_and_choose_nothing():
     answer, *_ = run(finals("Rhine", "Issel"), measure=("refusal",), score=lambda request: -1.0, **options)
     assert (answer.text, answer.chosen) == ("Rhine", 0), "both have no refusals: the first"
     assert answer.chains[1].signals == {"refusals": 0.0, "refusal": -1.0}
-
-
-# ---- budgets and refusals
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rank_by": "refusl"}, "'refusl' ranks nothing: did you mean 'refusal'?"),
-        ({"rank_by": "vote+"}, "'' ranks nothing"),
-        ({"rank_by": "vote+refusals", "strategy": "tree"}, "does not have on the way"),
-        ({"measure": ("vote",)}, "'corag.measure' is"),
-    ],
-)
-def test_impossible_options_are_refused_with_a_sentence(options, message):
-    with pytest.raises(ConfigError) as error:
-        CoRAGConfig(**{"strategy": "best_of_n"} | options)
-    assert message in str(error.value)
-
-
-def test_what_ranking_needs_is_said():
-    assert Ability.SCORES in CoRAGConfig(strategy="best_of_n", rank_by="vote+refusal").needs()
-    assert Ability.SCORES not in CoRAGConfig(strategy="best_of_n", rank_by="vote+refusals").needs()

@@ -84,11 +84,10 @@ def test_a_stop_that_nothing_taught_is_told_unless_an_earlier_training_may_have(
     assert not training_difference(TUNED, training(TUNED, "draft", adapter={"name": "before"}))
 
 
-def test_a_preset_that_stops_as_nothing_taught_is_advised_with_another_stop() -> None:
-    settings = training(CoRAGConfig(preset="lean", stop="length"), "sub_query")
-    assert "stop learned" in training_difference(CoRAGConfig(preset="lean"), settings)
-    asked = as_trained(settings)
-    assert (asked.preset, asked.stop) == ("lean", "length") and not training_difference(asked, settings)
+def test_a_model_that_learned_to_answer_without_chains_is_asked_for_none() -> None:
+    settings = training(TUNED, "no_chain")
+    assert "max_hops 0" in training_difference(TUNED, settings)
+    assert as_trained(settings).max_hops == 0 and not training_difference(as_trained(settings), settings)
 
 
 def test_a_training_of_something_else_says_nothing() -> None:

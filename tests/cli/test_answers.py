@@ -1,4 +1,4 @@
-"""Answers to questions without gold answers: each once, whatever is killed, as CSV and JSON Lines."""
+"""Answers to questions without gold answers: each once, as CSV and JSON Lines."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import csv
 import json
 import os
 import re
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +18,10 @@ from starlette.responses import Response
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError
-from corag.core.runs.folder import TRACES
-from corag.core.runs.shards import Shard
 from corag.core.types import Question
 from eval.api import Results
 from eval.datasets.answers import write_answers
 from eval.tables.runs import write_run_answers
-from tests.cli.test_batch import SCRIPT
 from tests.eval.runs import make_run, row
 from tests.failing_search import Failing
 from tests.generation.test_openai_server import HOSTED, StandIn
@@ -110,40 +104,6 @@ def test_a_run_writes_its_answers_and_scores_nothing(
         assert main([command[0], str(run), *command[1:]]) == 0
 
 
-@pytest.mark.slow
-def test_shards_that_were_killed_go_on_and_every_question_is_answered_once(
-    options: list[str], tmp_path: Path
-) -> None:
-    out = tmp_path / "answers.csv"
-    words = [*options, "--answers_to", str(out)]
-    killed = [
-        subprocess.Popen(
-            [sys.executable, "-m", "corag.cli", "run", *words, "--shard", f"{number}/2"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
-        for number in (1, 2)
-    ]  # fmt: skip
-    traces = [Shard(number, 2).folder(tmp_path / "runs/one_step") / TRACES for number in (1, 2)]
-    deadline = time.monotonic() + 120
-    for process, file in zip(killed, traces, strict=True):
-        while not (file.exists() and file.read_bytes().count(b"\n") >= COUNT // 10):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.005)
-        process.kill()
-        process.wait()
-    before = [file.read_bytes().count(b"\n") for file in traces]
-    assert sum(before) < COUNT and not out.exists(), "there is something left to do"
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "SHARDS": "2", "AT_ONCE": "2"}
-    done = subprocess.run(
-        ["bash", SCRIPT, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"{out}: {COUNT:,} answers." in done.stderr
-    all_once(out)
-    asked = [json.loads(line)["id"] for file in traces for line in file.read_bytes().splitlines()]
-    assert len(asked) == len(set(asked)) == COUNT, "nothing is asked twice"
-
-
 def test_some_gold_answers_are_scored_and_failed_questions_are_there(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [row(BARE, None), row(GOLD, "Orvale", ["p1"])])
     results = Results({"one_step": run})
@@ -175,12 +135,6 @@ def test_answers_of_several_runs_say_whose_they_are(tmp_path: Path) -> None:
         ("ircot", "ircot"),
         ("corag", "corag"),
     ]
-
-
-def test_a_text_stays_one_cell(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", [row(BARE, 'a "b",\nc; é')])
-    write_run_answers({"x": run}, tmp_path / "answers.csv")
-    assert records(tmp_path / "answers.csv")[0]["answer"] == 'a "b",\nc; é'
 
 
 def test_another_file_is_refused_before_anything_is_answered(tmp_path: Path) -> None:

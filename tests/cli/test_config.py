@@ -95,34 +95,19 @@ def test_limits_of_passages_answer_to_their_former_names():
     assert (config.max_collected_words, config.max_shown_words, config.k_per_step) == (7, 8, 9)
     config = configure("--one_step.max_passage_words", "7", "--one_step.max_paragraph_words", "8").one_step
     assert (config.max_collected_words, config.max_shown_words) == (7, 8)
-    for method, former in (
-        ("closed_book", "paragraph"), ("iter_retgen", "paragraph"), ("flare", "paragraph"), ("recursive",
-        "paragraph"),
-        ("self_rag", "paragraph"), ("self_ask", "passage"),
-        ("search_o1", "passage"),
-        ("drag", "document"), ("iterdrag", "document"),
-    ):  # fmt: skip
-        config = configure(f"--{method}.max_{former}_words", "5")
-        assert getattr(config, method).max_shown_words == 5, method
 
 
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
         (
-            ["--ircot.max_steps", "many"],
-            "'ircot.max_steps' is 'many', but it should be a valid integer",
-        ),
-        (
             ["--ircot.preset", "papr"],
             "is 'papr', but it should be 'paper', .*: did you mean 'paper'",
         ),
-        (["--corag.yes_bias", "x"], "'corag.yes_bias' is 'x', but it should be a valid number"),
         (["--ircot.preset", "paper"], "few-shot: name a file"),
         (["--limit"], "'limit' has no value"),
         (["stray"], "unexpected argument 'stray'"),
         (["--config", "nowhere.yaml"], "no configuration file 'nowhere.yaml'"),
-        (["--batch_size", "-1"], "batch_size.* is .-1., but it should be greater than or equal to 0"),
         (["--corag.N", "0"], "'corag.chains' is '0', but it should be greater than or equal to 1"),
     ],
 )
@@ -133,7 +118,7 @@ def test_mistakes_on_the_command_line(argv, complaint):
 
 def test_mistakes_in_a_file(tmp_path):
     file = tmp_path / "c.yaml"
-    file.write_text("ircot:\n  budget_polcy: keep_last\n")
+    file.write_text("ircot:\n  paragraph_budgt: 9\n")
     with raises_message(ConfigError):
         configure("--config", str(file))
     file.write_text("retriver:\n  index: indexes/mine\n")
@@ -152,9 +137,6 @@ def test_mistakes_in_a_file(tmp_path):
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'"),
         (["run"], "no questions were given"),
-        (["world"], "no folder was given"),
-        (["index"], "these options are missing: corpus, out."),
-        (["table", "one"], "'one' is not a run"),
         (["run", "--questions", "missing.jsonl", "--method", "closed_book"], "missing.jsonl"),
     ],
 )
@@ -177,10 +159,3 @@ def test_every_command_explains_itself_without_heavy_imports(command):
         f"try:\n    main([*'{command}'.split(), '--help'])\nexcept SystemExit as e:\n    assert e.code == 0"
     )
     assert heavy_imports(f"from corag.cli.main import main\n{help_of}") == []
-
-
-def test_help_lists_every_command():
-    printed = subprocess.run(
-        [sys.executable, "-m", "corag.cli", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    assert all(f"  {name} " in printed for name in COMMANDS)

@@ -78,21 +78,6 @@ def test_a_run_ends_within_seconds(tmp_path: Path, when: str, background: bool) 
 
 
 @pytest.mark.slow
-def test_an_index_build_ends_within_seconds_and_goes_on_from_there(tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    with corpus.open("w") as lines:
-        for n in range(30_000):
-            lines.write(
-                json.dumps({"id": n, "title": "T", "text": f"The river {n * 7919} is {n}. " * 30}) + "\n"
-            )
-    process = start("-m", "corag.cli", "index", corpus, "--out", tmp_path / "index")
-    wait_for(process, tmp_path / "index.tmp/write.lock")
-    told, seconds = end(process)
-    assert process.returncode == 143 and SENTENCE in told.splitlines()[-1]
-    assert "Traceback" not in told and seconds < AT_MOST_S
-
-
-@pytest.mark.slow
 def test_an_engine_that_computes_does_not_abort_the_end(tmp_path: Path) -> None:
     """Transformers compute in a thread of this process, which Python's end finds in the middle of torch."""
     questions = tmp_path / "questions.jsonl"
@@ -111,21 +96,3 @@ def test_an_engine_that_computes_does_not_abort_the_end(tmp_path: Path) -> None:
     told, seconds = end(process)
     assert process.returncode == 143, told
     assert SENTENCE in told.splitlines()[-1] and seconds < AT_MOST_S
-
-
-@pytest.mark.slow
-def test_an_error_after_the_signal_is_no_error(tmp_path: Path) -> None:
-    """A scheduler signals an engine too, whose end would be reported as a failure."""
-    script = (
-        "import os, signal, sys; from corag.cli import main, running\n"
-        "from corag.core.errors import BackendError\n"
-        "def run_command(name, words):\n"
-        "    signal.signal(signal.SIGINT, lambda *_: None)\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    raise BackendError('the engine has ended.')\n"
-        "running.run_command = run_command\n"
-        "sys.exit(main.main(['run']))"
-    )
-    process = start("-c", script)
-    told = process.communicate(timeout=50)[1]
-    assert process.returncode == 143 and told.startswith(SENTENCE) and "engine" not in told

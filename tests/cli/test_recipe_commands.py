@@ -206,26 +206,6 @@ def run_recipe(
     )
 
 
-@pytest.mark.slow
-def test_the_whole_road_stops_at_the_first_download(tmp_path: Path) -> None:
-    """Without a network: costs are printed, the options are read, and a sentence says what is not there."""
-    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "PARTS": "1"}
-    done = run_recipe("paper_corag", tmp_path, offline, timeout=600)
-    assert done.returncode == 1, "of the parts that encode_on_all_gpus.sh starts"
-    assert "decode: the whole sweep, figure 3" in done.stdout
-    assert "hub:corag/kilt-corpus is not on this machine" in done.stderr and "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_the_road_to_ircots_table_stops_at_the_first_download(tmp_path: Path) -> None:
-    (tmp_path / "prompts-of-ircot/prompts").mkdir(parents=True)  # in the place of a clone from GitHub
-    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
-    corpus = "hub:mteb/hotpotqa/corpus.jsonl"
-    done = run_recipe("paper_ircot", tmp_path, offline, 600, f"hotpotqa qrels/test.tsv {corpus}")
-    assert done.returncode == 2 and "test: 500 questions, 3 sets, 3 methods" in done.stdout
-    assert "hub:mteb/hotpotqa is not on this machine" in done.stderr and "Traceback" not in done.stderr
-
-
 @pytest.mark.drill  # some minutes on one core
 @pytest.mark.parametrize(
     ("recipe", "questions"), [("paper_corag", 12), ("paper_ircot", 6), ("seven_sets", "here")]
@@ -235,25 +215,3 @@ def test_a_rehearsal_ends_in_a_table(recipe: str, questions: int | str, tmp_path
     assert done.returncode == 0, done.stderr[-3000:]
     method = {"paper_corag": "corag", "paper_ircot": "ircot", "seven_sets": "search_r1"}[recipe]
     assert re.search(rf"{method}.*\b{questions}\b", done.stdout)
-
-
-def test_every_recipe_is_read_or_is_known_to_need_what_no_test_has() -> None:
-    """A GPU, a cluster, servers that run; and two that are parts of others."""
-    elsewhere = {
-        "gpu_check",
-        "slurm_ray",
-        "slurm_stages",
-        "three_servers",
-        "batch_inference",
-        "training_table",
-    }
-    parts = {"pooled_indexes", "world_indexes"}
-    recipes = {each.stem for each in (ROOT / "scripts/recipes").glob("*.sh")}
-    assert recipes == {recipe for recipe, _, _ in RECIPES} | elsewhere | parts
-
-
-def test_what_a_recipe_forgets_to_make_is_told(root: Path) -> None:
-    recipe = root / "scripts/recipes/four_methods.sh"
-    recipe.write_text(recipe.read_text().replace('corag rows "$out/chains-', 'corag rows "$out/chain-'))
-    with pytest.raises(AssertionError, match=r"chain-\w+ was not made before"):
-        commands_of(root, "four_methods", "200")

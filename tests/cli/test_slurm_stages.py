@@ -103,23 +103,6 @@ def test_each_job_waits_for_the_one_before(folder: Path) -> None:
     assert all("--account=me" in line for line in submitted) and not (folder / "noted").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"TRAIN_GPUS": "8"}, "set LAUNCH"),
-        ({"GRACE": "5min"}, "GRACE=5min is no number of seconds"),
-        ({"GRACE": "70000"}, "give one from 1 to 65535"),
-        ({"QUESTIONS": "nothere.jsonl"}, "QUESTIONS=nothere.jsonl is not there"),
-        ({"OPTIONS": "--model.tensor_parallel 4"}, "set GPUS_PER_ENGINE instead"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_anything_is_submitted(
-    folder: Path, more: dict[str, str], said: str
-) -> None:
-    done = stages(folder, "sample", **more)
-    assert done.returncode == 2 and said in done.stderr
-
-
 def test_a_job_at_its_time_limit_stops_its_command_and_is_queued_again(folder: Path) -> None:
     assert stages(folder, "rows", DRY="1").returncode == 0
     write_program(

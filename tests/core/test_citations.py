@@ -11,7 +11,6 @@ from corag.baselines.one_step import OneStepConfig, one_step
 from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.core.citations import REFUSAL, check_citations
-from corag.core.reader import reader_prompt
 from corag.core.runner import answer_question
 from corag.core.runs.rows import Row
 from corag.core.tools import Tools
@@ -40,6 +39,11 @@ SICK = Passage("sick", "Sick days", "A doctor's note is “due on day 3”.")
         ("Staff have thirty days [3].", ["it cites a passage that was not shown"]),
         ("Staff have thirty days [0].", ["it cites a passage that was not shown"]),
         ("Thirty days [1]. Ask first.\nA note is due [2].", ["", "it cites no passage", ""]),
+        ('It says "Staff have thirty days of leave." [1] A note is due [2].', ["", ""]),
+        (
+            'It says "Staff have thirty days of leave. Ever" [1].',
+            ['the passage that it cites does not have the words "Staff have thirty days of leave. Ever"'],
+        ),
         (REFUSAL, []),
         ("  THE DOCUMENTS DO NOT ANSWER THIS QUESTION.", []),
         (f"{REFUSAL} It is thirty [1].", ["it cites no passage", ""]),
@@ -79,14 +83,6 @@ async def test_a_number_in_the_final_prompt_is_the_place_among_the_passages_show
     texts = {each.id: each.text for each in WORLD}
     assert len(shown) > 1
     assert shown == [(str(i), texts[key]) for i, key in enumerate(answer.shown_ids, 1)]
-
-
-def test_a_prompt_that_is_too_long_loses_the_worst_passage() -> None:
-    prompt = reader_prompt(QUESTION, WORLD[:3], OneStepConfig().for_documents())
-    generator = ScriptedGenerator([])
-    budget = Tools(QUESTION, generator).cost(prompt, 400) - 1
-    shorter = Tools(QUESTION, generator, budget=budget).afford(prompt, 400)
-    assert re.findall(r"^\[(\d)\] ", shorter.text, re.MULTILINE) == ["1", "2"]
 
 
 def test_what_was_chosen_stays_as_it_is() -> None:

@@ -1,12 +1,9 @@
 """Records in every shape are read; folders of the cache are there whole or not at all."""
 
 import errno
-import gzip
-
-import pytest
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.system.files import build_folder, build_once, read_jsonl, read_text
+from corag.core.system.files import build_once, read_jsonl, read_text
 from tests.messages import raises_message
 
 
@@ -62,12 +59,3 @@ def test_a_text_is_utf8_with_or_without_a_mark(tmp_path):
         read_text(file)
     with raises_message(DataError):
         read_text(tmp_path)
-
-
-def test_an_error_without_a_number_is_no_full_disk(tmp_path):
-    with (
-        pytest.raises(DataError, match="Not a gzipped file") as error,
-        build_folder(tmp_path / "x", "the index "),
-    ):
-        raise gzip.BadGzipFile("Not a gzipped file (b'{\"')")
-    assert "full" not in str(error.value)

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.errors import ConfigError
 from corag.core.system import installation
 from corag.core.system.installation import cpu_build_note, how_to_install
-from corag.generation.config import ModelConfig
-from eval.experiment.opening import open_model_quietly
 from tests.cli.test_install import write_program
 
 
@@ -33,15 +30,6 @@ def test_builds_for_cpus_beside_a_gpu_are_told(gpu_here: None, monkeypatch: pyte
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr(installation, "installed_version", {"torch": "2.13.0", "vllm": "0.32.0"}.get)
     assert cpu_build_note() == ""
-
-
-async def test_it_is_told_before_a_model_is_opened(gpu_here: None, capfd: pytest.CaptureFixture[str]) -> None:
-    for device, told in (("cpu", False), ("auto", True), ("auto", False)):  # once a process
-        with pytest.raises(ConfigError):
-            await open_model_quietly(
-                ModelConfig(backend="transformers", name="/no/such/model", device=device)
-            )
-        assert ("so all runs on the CPU" in capfd.readouterr().err) is told
 
 
 def test_a_login_node_may_ask_for_what_gpus_want(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from corag.core.errors import BackendError, RequestRefusedError
+from corag.core.errors import RequestRefusedError
 from corag.core.web import json_client
-from corag.core.web.json_client import JsonClient, NoReplyError, StallNotifier
+from corag.core.web.json_client import JsonClient, NoReplyError
 from corag.core.web.replies import value_at
 from tests.generation.standing_in import Served
 from tests.messages import raises_message
@@ -87,13 +87,6 @@ async def test_what_another_attempt_would_not_change_is_raised_at_once(
         assert not pauses
 
 
-async def test_a_reply_of_another_shape_is_asked_for_again(pauses: list[float]) -> None:
-    with Echo() as server:
-        with raises_message(BackendError):
-            await client(server.url).request("/say", {"words": "so"}, said)
-        assert len(pauses) == 3
-
-
 async def test_servers_take_turns_and_a_failing_one_is_left(pauses: list[float]) -> None:
     with Echo() as a, Echo() as b:
         asking = client(a.url, b.url)
@@ -122,23 +115,3 @@ async def test_a_server_that_is_not_there_is_waited_for_in_a_run_but_not_when_it
     with raises_message(NoReplyError):
         await client(url).open(f"{url}/say", None, said)
     assert not pauses
-
-
-async def test_notices_come_at_growing_intervals_and_while_nobody_is_answered(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(json_client, "_NOTICE_S", 0.1)
-    silence = StallNotifier("http://a")
-    with silence.waiting() as heard, silence.waiting():
-        for _ in range(4):  # one is answered again and again, the other is not
-            await asyncio.sleep(0.05)
-            heard()
-        assert not capsys.readouterr().err
-        await asyncio.sleep(0.3)
-        assert capsys.readouterr().err == "corag: waiting for http://a: no reply for 0 s.\n", "one line"
-        heard()
-    await asyncio.sleep(0.2)
-    assert not capsys.readouterr().err, "nobody waits"
-    with silence.waiting():
-        await asyncio.sleep(0.05)
-    assert not capsys.readouterr().err, "nobody waited before"

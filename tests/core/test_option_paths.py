@@ -19,7 +19,6 @@ from corag import (
     run,
 )
 from corag.core.errors import ConfigError
-from eval.api import Results
 from tests.messages import raises_message
 
 ASKED = [("Who wrote Emma?", "Jane Austen")]
@@ -39,10 +38,6 @@ ASKED = [("Who wrote Emma?", "Jane Austen")]
         lambda out: open_index("indexes/none", urll="http://localhost:1"),
         lambda out: build_index("docs", out=out, overwrit=True),
         lambda out: run(ASKED, ["closed_book"], ModelConfig(), out=out, n=4),
-        lambda out: run(ASKED, ["closed_book"], ModelConfig(), out=out, limt=4),
-        lambda out: run(ASKED, ["closed_book"], ModelConfig(), out=out, top_title={"k": 2}),
-        lambda out: run(ASKED, ["corag"], ModelConfig(), out=out, corag={"max_hop": 2}),
-        lambda out: Results({"mine": out}).table(basline="x"),
     ],
 )
 def test_wrong_names_and_values_in_python(wrong: Callable[[Any], object], tmp_path: Path) -> None:

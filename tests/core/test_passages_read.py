@@ -65,6 +65,15 @@ def test_short_texts_and_titles_alone_count_too():
     assert reading("1. Ada Orm\n2. no", Passage("x", "Ada Orm", ""), Passage("y", "", "")) == ("x",)
 
 
+def test_a_row_does_not_count_because_another_begins_with_its_text():
+    short, long = (
+        Passage("3", "Towns", "Town: Alby | Cost: 3"),
+        Passage("35", "Towns", "Town: Alby | Cost: 35"),
+    )
+    assert reading(f"Rows:\n{long.text}\n", long, short) == ("35",)
+    assert reading(f"Rows:\n{long.text}\n{short.text}\n", long, short) == ("35", "3")
+
+
 def test_what_a_prompt_lost_was_not_read():
     segments = [
         Segment("Read.\n"),
@@ -136,9 +145,13 @@ def test_of_twenty_passages_in_a_prompt_that_come_first_in_which_the_answer_stan
     assert [each.source for each in places[:3]] == ["o.html", "about.md", "0.html"]
 
 
-@pytest.mark.parametrize("strategy", ["best_of_n", "tree"])
-async def test_what_was_read_for_chains_that_were_not_chosen_is_no_source(strategy):
-    config = CoRAGConfig(**PROMPTS, strategy=strategy, max_hops=2, passages_per_hop=1, context="chain")
+@pytest.mark.parametrize(
+    ("strategy", "text"), [("best_of_n", "sub_query"), ("tree", "sub_query"), ("tree", "answer")]
+)
+async def test_what_was_read_for_chains_that_were_not_chosen_is_no_source(strategy, text):
+    config = CoRAGConfig(
+        **PROMPTS, strategy=strategy, max_hops=2, passages_per_hop=1, context="chain", search_text=text
+    )
     model, score = (
         (tree_model, tree_score)
         if strategy == "tree"
@@ -149,26 +162,6 @@ async def test_what_was_read_for_chains_that_were_not_chosen_is_no_source(strate
     found = {name for hop in chosen.hops for name in hop.passage_ids}
     assert set(row.read_ids) <= found | set(row.answer.context_ids)
     assert {hop.passage_ids[0] for hop in chosen.hops if hop.passage_ids} <= set(row.read_ids)
-
-
-@dataclass(frozen=True)
-class Chosen(Answer):
-    chains: tuple[str, ...] = ("a", "b")
-    chosen: int = 1
-
-
-async def test_a_method_of_ones_own_needs_to_say_nothing():
-    async def own(question, tools):
-        hits = await tools.search("the glass novel by a writer", k=3)
-        reply = await tools.generate(
-            Prompt.of_text(f"{hits[0].passage.text}\n{question.text}"), role="answer", max_tokens=9
-        )
-        return Chosen(reply.text, tuple(hit.passage.id for hit in hits))
-
-    generator = ScriptedGenerator(lambda request: "x")
-    tools = Tools(Question("q", "Who?"), generator, WordRetriever(WORLD))
-    row = await answer_question(Question("q", "Who?"), own, tools)
-    assert row.read_ids == row.answer.passage_ids[:1] and len(row.answer.passage_ids) > 1
 
 
 @dataclass(frozen=True)

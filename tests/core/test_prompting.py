@@ -15,10 +15,10 @@ from corag.core.prompting.demonstrations import (
     read_demonstrations,
     rebuild,
 )
-from corag.core.prompting.prompt import Prompt, Segment
+from corag.core.prompting.prompt import Segment
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.shorten import count_to_drop, shorten
-from corag.core.prompting.template import load_prompt, load_template, parse_template
+from corag.core.prompting.template import load_prompt, parse_template
 from corag.core.reader import ReaderConfig, reader_prompt
 from corag.core.types import Passage, Question
 from tests.data import data_folder
@@ -55,11 +55,6 @@ def test_a_text_in_place_of_a_file_may_say_how_passages_are_written(text):
     assert (message.role, message.text) == ("user", "[1] A: a.\n[2] B: b.\nQ: Who?")
 
 
-def test_a_text_with_a_misspelt_section_is_refused():
-    with raises_message(ConfigError):
-        ReaderConfig(qa_prompt="{paragraphs}Q: {query}\n--- pasage\n{text}").qa_template()
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -72,13 +67,6 @@ def test_a_text_with_a_misspelt_section_is_refused():
 def test_a_broken_template_is_named(text, complaint):
     with pytest.raises(ConfigError, match=complaint):
         parse_template("t", text)
-
-
-def test_a_users_own_prompt_file_and_text(tmp_path):
-    file = tmp_path / "mine.txt"
-    file.write_text("version: 7\n--- plain\nQ {query}")
-    assert load_template(str(file), tmp_path / "none").render({"query": "Who?"}).text == "Q Who?"
-    assert load_template("Ask: {query}", tmp_path).render({"query": "Who?"}).messages[0].role == "user"
 
 
 def test_what_is_optional_may_be_left_out_of_sections_and_of_how_an_item_is_written(tmp_path):
@@ -145,10 +133,6 @@ def test_passages_of_a_prompt_given_as_text_are_numbered_and_may_name_their_sour
         "[a.pdf, page 3] one\nQ Who?"
         in final_answer_prompt("Who?", Chain(), shown, CoRAGConfig(final_answer_prompt=own)).text
     )
-
-
-def test_plain_prompts_end_without_a_blank():
-    assert Prompt.of_text("Q: x\nA: ").text == "Q: x\nA:"
 
 
 def test_every_released_demonstration_is_rebuilt_byte_for_byte():

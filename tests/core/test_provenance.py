@@ -62,15 +62,6 @@ def test_the_message_shows_every_difference_and_what_to_do() -> None:
         other.refuse_other("'a'", MADE, than="'b'", advice="Build it.", error=IndexMismatchError)
 
 
-def test_a_difference_is_named_by_the_option_s_path() -> None:
-    runs = [Provenance({"method": "corag", "options": {"max_hops": hops}, "seed": 0}) for hops in (4, 6)]
-    assert runs[0].differences(runs[1]) == ["corag.max_hops: 4 -> 6"]
-    chains = [Provenance({"method": "sample", "options": {"sample": {"chains": n}}}) for n in (4, 6)]
-    assert chains[0].differences(chains[1]) == ["sample.chains: 4 -> 6"]
-    trainings = [Provenance({"options": {"epochs": n}}) for n in (1, 2)]
-    assert trainings[0].differences(trainings[1]) == ["epochs: 1 -> 2"]
-
-
 def test_answers_without_a_manifest_are_of_no_run(tmp_path: Path) -> None:
     """They would count as answers of whatever settings come next."""
     RunFolder(tmp_path, {"k": 1}, {}).__exit__(None, None, None)

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from corag.core.errors import ConfigError
-from corag.core.web.json_client import open_client, proxy_variable
+from corag.core.web.json_client import open_client
 from corag.core.web.servers import is_loopback
 from tests.messages import raises_message
 
@@ -54,17 +54,6 @@ def test_servers_of_this_machine_are_reached_directly_and_others_through_the_pro
 
 
 @pytest.mark.usefixtures("proxied")
-def test_a_proxy_is_named_by_its_variable(monkeypatch):
-    assert proxy_variable("http://gpu-1:8000") == "HTTP_PROXY"
-    assert proxy_variable("https://gpu-1") == "HTTPS_PROXY"
-    assert proxy_variable("http://127.0.0.1:8000") == ""
-    monkeypatch.setenv("NO_PROXY", "gpu-1,.example.org")
-    assert proxy_variable("http://gpu-1:8000") == proxy_variable("http://a.example.org") == ""
-    monkeypatch.delenv("HTTP_PROXY")
-    assert proxy_variable("http://gpu-2") == "ALL_PROXY"
-
-
-@pytest.mark.usefixtures("proxied")
 @pytest.mark.parametrize("proxy", ["ftp://proxy.example:1", "http://proxy.example:port"])
 def test_a_proxy_that_cannot_be_used_is_an_error_only_where_it_is_needed(monkeypatch, proxy):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
@@ -72,12 +61,6 @@ def test_a_proxy_that_cannot_be_used_is_an_error_only_where_it_is_needed(monkeyp
     open_client(["http://127.0.0.1:8000"])
     with raises_message(ConfigError):
         open_client(["http://gpu-1:8000"])
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://gpu-1:8000"])
-def test_certificates_that_are_not_there_do_not_matter_without_https(monkeypatch, url):
-    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
-    open_client([url])
 
 
 @pytest.mark.parametrize("url", ["https://api.example.org", "https://localhost:8443"])

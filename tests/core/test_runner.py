@@ -54,19 +54,6 @@ async def run_all(folder, in_flight, questions=QUESTIONS, generator=None, settin
     return generator
 
 
-def comparable(folder):
-    return {name: (row.answer, row.usage) for name, row in read_rows(folder).items()}
-
-
-async def test_the_same_answers_one_at_a_time_and_sixty_four_at_once(tmp_path):
-    await run_all(tmp_path / "one", 1)
-    await run_all(tmp_path / "many", 64)
-    one, many = comparable(tmp_path / "one"), comparable(tmp_path / "many")
-    assert one == many and len(one) == len(QUESTIONS)
-    steps = {answer.steps for answer, _ in one.values()}
-    assert max(steps) > 1, "the script takes more than one hop"
-
-
 async def test_resume_asks_only_what_is_missing_and_drops_a_torn_line(tmp_path):
     await run_all(tmp_path, 8, QUESTIONS[:10])
     traces = tmp_path / TRACES

@@ -41,6 +41,9 @@ def test_exit_pattern(sentence, stated):
         ("[not json", "[not json"),
         ("Emma is by Austen.\nShe was born in Steventon.\nSo the answer is: Steventon.", "Steventon"),
         ('"So the answer is: Paris."', "Paris"),
+        ("It lies on the Issel.\n\n**So the answer is:** Issel", "Issel"),
+        ("It lies on the Issel.\n\nSo the answer is: \n\nIssel.", "Issel"),
+        ("So the answer is: Issel.\n\n(The answer is taken from the last passage.)", "Issel"),
         ('"Paris".', "Paris"),
         ("", ""),
     ],
@@ -96,9 +99,10 @@ def test_collecting_keeps_the_first_fifteen_and_skips_near_duplicates():
     assert collected.add(hits(AUTHOR, TOWN)) == 1
     assert collected.ids == ("the glass orchard", "mara velden")
     assert collected.seen_ids == ["the glass orchard", "x", "mara velden", "tarn hollow"]
-    newest = PassagePool(2, "keep_last")
-    assert newest.add(hits(BOOK, AUTHOR, TOWN)) == 3
-    assert newest.ids == ("mara velden", "tarn hollow")
+    rows = [
+        Passage(str(n), "Leave", f"Name: A. Berg, days of leave: {n}", source="leave.csv") for n in (12, 21)
+    ]
+    assert PassagePool(5).add(hits(*rows)) == 2, "rows of a table are alike and not the same"
     long = Passage("long", "Long", "word " * 601)
     assert PassagePool(5).add(hits(long)) == 0
 

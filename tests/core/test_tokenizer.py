@@ -40,14 +40,6 @@ def test_a_folder_is_read_as_its_file_says_here_and_by_every_library(
     assert tokenizer_folder(other) == other
 
 
-def test_a_byte_level_file_keeps_its_blanks_and_line_breaks(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "llama-3", "LlamaTokenizerFast")
-    broken = AutoTokenizer.from_pretrained(folder)  # what this is about
-    assert " " not in broken.decode(broken.encode("a b\nc"))
-    tokenizer = load_tokenizer(folder)
-    assert tokenizer.decode(tokenizer.encode(TEXT, add_special_tokens=False)) == TEXT
-
-
 def test_one_vocabulary_that_is_read_in_several_ways_has_several_fingerprints() -> None:
     names = ["metaspace always", "mistral-v0.3 (a blank before the first text)", "metaspace never"]
     renderers = [renderer_of(name) for name in names]

@@ -102,21 +102,6 @@ def test_a_prompt_is_made_affordable_by_leaving_out_whole_segments():
     assert Tools(QUESTION, ScriptedGenerator([])).afford(prompt, 10**6) == prompt
 
 
-def test_without_a_budget_nothing_is_counted():
-    class NeverCounts(ScriptedGenerator):
-        def count_tokens(self, text):
-            raise AssertionError("counting takes time")
-
-    tools = Tools(QUESTION, NeverCounts(lambda request: "x"))
-    with tools.reserve(Prompt.of_text("a"), 5):
-        asyncio.run(tools.generate(tools.afford(Prompt.of_text("a"), 5), role="thought", max_tokens=5))
-
-    async def done(item, branch):
-        return item
-
-    assert asyncio.run(tools.fan_out_certain("abc", done, cost=lambda item: 1 / 0)) == ["a", "b", "c"]
-
-
 async def test_fanning_out_keeps_the_order_and_shares_equally():
     async def slow_first(item, branch):
         await asyncio.sleep(0.01 / (1 + item))

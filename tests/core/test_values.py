@@ -12,15 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.core.batching import MicroBatcher
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import DataError
 from corag.core.language.text import extract_answer, is_other_script, normalize_answer
-from corag.core.protocols import Sampling
 from corag.core.seeds import derive_seed
 from corag.core.types import Question, TokenUsage, passage_id
 from tests.fakes import words
 from tests.messages import raises_message
-
-QUESTION = Question("q", "Who?")
 
 
 def test_an_empty_question_is_refused():
@@ -122,8 +119,3 @@ def test_remembered_replies_count_but_cost_nothing():
     again = usage.remembered()
     assert (again.total, again.computed, again.cached) == (110, 0, 100)
     assert words("a b") == 2
-
-
-def test_impossible_sampling_is_refused():
-    with raises_message(ConfigError):
-        Sampling(0)

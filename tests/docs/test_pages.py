@@ -1,4 +1,4 @@
-"""README and guides are short, their links lead somewhere, and their commands and programs are what there is.
+"""The README is short, links of pages lead somewhere, and their commands and programs are what there is.
 
 A comment before a block of code says what is done with it here:
 
@@ -43,7 +43,6 @@ RESULTS = sorted(ROOT.glob("docs/results/*.md"))
 METHODS = sorted(ROOT.glob("docs/methods/*.md"))
 HELP = sorted(ROOT.glob("docs/help/*.md")) + sorted(ROOT.glob("docs/reference/*.md"))
 PAGES = [*GUIDES, *sorted(ROOT.glob("docs/*.md")), *RESULTS, *METHODS, *HELP]
-SHORT = [*GUIDES, *RESULTS, *METHODS, *HELP]
 
 LINES, COLUMNS, PARAGRAPH = 120, 110, 5
 # What else pages call: noted, so that nothing of it is performed.
@@ -109,16 +108,6 @@ def test_the_readme_fits_on_three_screens():
     lines = README.read_text().splitlines()
     assert len(lines) <= LINES
     assert [line for line in lines if len(line) > COLUMNS] == []
-
-
-@every(SHORT)
-def test_paragraphs_are_short(page: Path):
-    long = []
-    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose(page)):
-        lines = [line for line in paragraph.strip().splitlines() if not re.match(r"\||<!--|#|!\[", line)]
-        if len(lines) > PARAGRAPH:
-            long.append(lines[0])
-    assert long == []
 
 
 @every([page for page in GUIDES if page != README])

@@ -44,12 +44,6 @@ def test_it_is_tried_on_every_python_that_is_promised() -> None:
     assert pythons == [f"3.{minor}" for minor in range(int(low), int(high))]
 
 
-def test_images_have_the_bases_that_are_documented() -> None:
-    bases = {each["kind"]: each["base"] for each in RELEASE["jobs"]["image"]["strategy"]["matrix"]["include"]}
-    text = (ROOT / "Dockerfile").read_text()
-    assert f"ARG BASE={bases['cpu']}\n" in text and f"--build-arg BASE={bases['gpu']}" in text
-
-
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
 def test_workflows_run_scripts_that_are_here(file: Path) -> None:
     jobs = yaml.safe_load(file.read_text())["jobs"]

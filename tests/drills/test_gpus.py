@@ -15,7 +15,6 @@ from corag.core.errors import ConfigError
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.generation.config import ModelConfig
-from eval.api.results import run
 from eval.experiment.backends import print_once
 from eval.experiment.workers import choice
 from eval.experiment.workers.actors import client_options
@@ -105,7 +104,6 @@ def test_a_run_has_an_engine_on_each_gpu_by_itself_and_the_same_table(folder: Pa
         (WHOLE, None, {"name": "model.py:elsewhere"}, 100, None, ""),
         (WHOLE, None, {"backend": "server", "urls": ("http://localhost:1",)}, 100, None, ""),
         (WHOLE, None, {"backend": "transformers", "device": "cuda:1"}, 100, None, ""),
-        (WHOLE, None, {"backend": "transformers", "device": "cpu"}, 100, None, ""),
     ],
 )  # fmt: skip
 def test_how_many_engines_start_where_nobody_said(
@@ -180,30 +178,6 @@ def test_workers_that_are_asked_for_have_a_gpu_each(folder: Path) -> None:
     assert choose_workers(nobody, model, [], 100) == nobody
     with pytest.raises(ConfigError, match="add workers=ray"):
         WorkersConfig(count=2)
-
-
-def test_from_python_options_are_opened_and_an_open_model_stays_alone(
-    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from corag.baselines.closed_book import closed_book
-    from eval.api.opened import open_model
-
-    print_once.cache_clear()
-    with open_model("model.py:reply") as model:
-        run("questions.jsonl", [closed_book], model, out="open", limit=2)
-    assert len(read_rows(folder / "open/closed_book")) == 2
-    printed = capfd.readouterr().err
-    assert "1 of 2 GPUs is used: the model is open here. Give its options (ModelConfig)" in printed
-    alone = WorkersConfig(kind="none")
-    for workers in (alone, "none"):
-        model = ModelConfig(name="model.py:reply")
-        run("questions.jsonl", [closed_book], model, out="alone", limit=2, workers=workers)
-    assert "GPU" not in capfd.readouterr().err and len(read_rows(folder / "alone/closed_book")) == 2
-    choose_workers(WorkersConfig(), ModelConfig(name="model.py:reply"), [], 100)
-    assert "2 GPUs: 2 engines on 1 each; workers=none keeps one" in capfd.readouterr().err
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    run("questions.jsonl", [closed_book], ModelConfig(name="model.py:reply"), out="options", limit=2)
-    assert len(read_rows(folder / "options/closed_book")) == 2 and "GPU" not in capfd.readouterr().err
 
 
 async def test_search_settings_stay_with_the_server_of_the_workers() -> None:

@@ -79,35 +79,3 @@ def test_every_node_of_a_slurm_job_answers_questions(tmp_path: Path) -> None:
     workers = Manifest.read(tmp_path / "out/closed_book").last.record["workers"]
     assert len(set((tmp_path / "workers.txt").read_text().split())) == 2, "each answers some"
     assert workers["count"] == 2 and [node["workers"] for node in workers["nodes"]] == [1, 1]
-
-
-def test_a_cluster_that_runs_here_is_named_where_a_private_one_is_started() -> None:
-    script = (
-        "from eval.experiment.workers.cluster import connect\n"
-        "from eval.experiment.workers.config import ray_workers\n"
-        "with connect(ray_workers(count=1)) as ray: print(len(ray.nodes()))\n"
-    )
-    port = 7500 + os.getpid() % 1000
-    start = [
-        "ray",
-        "start",
-        "--head",
-        f"--port={port}",
-        "--num-cpus=1",
-        "--include-dashboard=false",
-        "--block",
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    with subprocess.Popen(start, stdout=subprocess.PIPE, text=True, env=environment) as head:
-        try:
-            assert head.stdout is not None
-            assert any("Ray runtime started" in line for line in head.stdout)
-            done = subprocess.run(
-                [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True,
-                timeout=300,
-            )  # fmt: skip
-        finally:
-            head.terminate()
-            head.communicate(timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert f":{port}" in done.stderr and "workers.address" in done.stderr

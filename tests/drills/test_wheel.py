@@ -10,12 +10,12 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.generation.test_openai_server import HOSTED, StandIn
 
 pytestmark = pytest.mark.slow
 
@@ -46,41 +46,12 @@ print(results.compare(baseline="closed_book"))
 """
 
 
-class ScriptedModel(BaseHTTPRequestHandler):
-    """A server of OpenAI's protocol that gives one answer."""
-
-    def do_GET(self) -> None:
-        self._send(
-            {"data": [{"id": "scripted", "max_model_len": 4096}]} if self.path == "/v1/models" else None
-        )
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        message = {"role": "assistant", "content": "VG-68"}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        usage = {"prompt_tokens": 9, "completion_tokens": 3}
-        chat = self.path == "/v1/chat/completions"
-        self._send({"choices": [choice], "usage": usage} if chat else None)
-
-    def _send(self, body: object) -> None:
-        data = json.dumps(body if body is not None else {"error": "not found"}).encode()
-        self.send_response(200 if body is not None else 404)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep the tests' output clean."""
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), ScriptedModel) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    """The address of a model that gives one answer."""
+    with StandIn(HOSTED, ("scripted",), max_model_len=4096) as model:
+        model.reply = "VG-68"
+        yield model.url
 
 
 @pytest.fixture(scope="module")

@@ -103,20 +103,6 @@ async def test_workers_that_die_lose_and_change_nothing(
 
 
 @pytest.mark.usefixtures("cluster")
-async def test_a_question_that_kills_three_workers_is_a_row_and_the_others_are_answered(
-    search: RetrieverConfig, tmp_path: Path
-) -> None:
-    deaths = tmp_path / "deaths"
-    deadly = partial(open_scripted, 0.01, "part 3?", deaths)
-    async with ray_pool(ray_workers(count=2, restarts=5), deadly, [search], in_flight=1) as pool:
-        folder = await answer_with(config_of(tmp_path), METHOD, questions(6), pool.executor(search))
-    rows = read_rows(folder)
-    assert {name for name, row in rows.items() if row.error} == {"q3"} and len(rows) == 6
-    assert rows["q3"].error.startswith("WorkerDiedError: 3 workers died while they answered")
-    assert len(set(deaths.read_text().split())) == 3
-
-
-@pytest.mark.usefixtures("cluster")
 async def test_without_a_worker_left_a_run_ends_in_a_sentence_and_goes_on_later(
     search: RetrieverConfig, tmp_path: Path
 ) -> None:

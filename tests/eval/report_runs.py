@@ -51,8 +51,6 @@ METHODS = {
     "ircot": IRCoTConfig(qa_prompt=READER, reasoning_prompt=THOUGHT, strip_question_words=False),
     "greedy": corag(max_hops=3),
     "best_of_4": corag(strategy="best_of_n", chains=4, max_hops=4),
-    "measured": corag(strategy="best_of_n", chains=4, max_hops=4, measure=("refusal",)),
-    "vote": corag(strategy="best_of_n", chains=2, max_hops=4, rank_by="vote"),
     "tree": corag(strategy="tree", expand=3, max_hops=4),
 }
 

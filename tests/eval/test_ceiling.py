@@ -7,10 +7,8 @@ import pytest
 
 from corag.chains.candidates import ChainCandidates
 from corag.cli.main import main
-from corag.core.method import Candidates
 from corag.core.runs.rows import SavedRow
 from corag.core.types import Answer, CandidateAnswer, Question, TokenUsage
-from eval.experiment.registry import METHODS
 from eval.scoring.scorers import default_scorer
 from eval.tables.candidates import candidate_set
 from eval.tables.ceiling import OWN_CHOICE, measure_ceilings
@@ -217,12 +215,6 @@ def test_questions_that_a_run_lacks_are_left_out_and_said(runs, tmp_path, capsys
     assert "2 of 6 questions are left out" in out.replace("\n", " ")
     (run,) = json.loads(out.splitlines()[-1])["runs"].values()
     assert run["questions"] == 4
-
-
-def test_every_method_says_how_its_runs_keep_candidates_if_it_has_any():
-    for name, entry in METHODS.items():
-        own = type(entry.candidates).load is not Candidates.load
-        assert bool(entry.candidates.advice) == own, name
 
 
 def test_measured_tokens_are_in_no_table(tmp_path, capsys):

@@ -58,13 +58,3 @@ def test_kilt_passages_are_called_by_their_page(tmp_path: Path) -> None:
     path.write_text('{"id": "3", "contents": "x", "title": "T"}\n')
     with raises_message(DataError):
         read(path, "kilt")
-
-
-def test_questions_paragraphs_are_pooled(tmp_path: Path) -> None:
-    path = tmp_path / "hotpot.json"
-    question = {"_id": "q", "question": "?", "answer": "a", "supporting_facts": [["A", 0]]}
-    path.write_text(json.dumps([question | {"context": [["A", ["One.", " Two."]], ["B", ["Three."]]]}]))
-    assert [(passage.title, passage.text) for passage in read(path, "hotpotqa")] == [
-        ("A", "One. Two."),
-        ("B", "Three."),
-    ]

@@ -44,7 +44,6 @@ def test_questions_in_flight_follow_the_engines_size(monkeypatch: pytest.MonkeyP
     ("gpus", "by_chains"),
     [
         ([H100] * 8, {1: 256, 2: 128, 4: 64, 8: 32, 16: 16, 64: 8}),
-        ([A100], {1: 64, 2: 64, 4: 64, 8: 32, 16: 16, 64: 8}),
         ([], {1: 64, 2: 32, 4: 16, 8: 8, 16: 8}),
     ],
 )

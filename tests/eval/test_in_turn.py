@@ -51,29 +51,6 @@ async def test_the_last_questions_of_a_run_leave_their_places_to_the_next():
     assert engine.most <= 1 + 1e-9, "never more in flight than one run alone has"
 
 
-async def test_a_run_ends_with_its_own_last_question():
-    engine, ended = Engine(), []
-
-    def noting(name, run):
-        async def start(turn):
-            rows = await run(turn)
-            ended.append(name)
-            return rows
-
-        return start
-
-    runs = [
-        engine.run("a", 12, 8),
-        engine.run("b", 3, 8, last=3),
-        engine.run("c", 0, 2),
-        engine.run("d", 9, 4),
-    ]
-    await in_turn(map(noting, "abcd", runs))
-    assert {*ended[:2]} == {"b", "c"}, "neither waits for the slow question of the first"
-    assert engine.order.index("begin d0") < engine.order.index("end a11")
-    assert engine.most <= 1 + 1e-9
-
-
 async def test_runs_that_are_measured_are_alone():
     engine = Engine()
     await in_turn([engine.run("a", 3, 8), engine.run("b", 3, 8)], alone=True)

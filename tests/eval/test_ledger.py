@@ -9,22 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corag.chains.config import CoRAGConfig
 from corag.cli.main import main
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT
 from corag.core.protocols import GenerateRequest, ScoreRequest
 from corag.core.runner import answer_all, answer_question
-from corag.core.runs.folder import TRACES, RunFolder, read_attempts, write_run
+from corag.core.runs.folder import RunFolder, read_attempts, write_run
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.rows import Row
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step, Tools
 from corag.core.types import Answer, Question, TokenUsage
 from corag.generation.cached import CachedGenerator
 from eval.experiment.registry import MethodOptions, bind
-from eval.tables.ledger import Spending, add_up, spending_by_role
+from eval.tables.ledger import add_up, spending_by_role
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import WORLD
 
@@ -137,45 +135,6 @@ async def test_the_add_up_a_real_run_agrees_with_its_steps_and_rows(tmp_path: Pa
         usage = spending.usage
         assert usage.total == spending.in_cache + spending.remembered_tokens + usage.computed
     assert ledger.question_seconds.p50 <= ledger.question_seconds.p95
-
-
-USAGES = st.builds(
-    lambda prompt, generated, cached, remembered: (
-        TokenUsage(1, prompt, generated, 0, 0)
-        if remembered
-        else TokenUsage(1, prompt, generated, max(1, prompt - cached), generated)
-    ),
-    st.integers(1, 50),
-    st.integers(0, 9),
-    st.integers(0, 50),
-    st.booleans(),
-)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["thought", "reader", "score"]), USAGES), max_size=8))
-def test_roles_add_up_to_the_steps(calls: list[tuple[str, TokenUsage]]) -> None:
-    steps = [generated(0.0, 0.1, role, usage) for role, usage in calls]
-    spent = spending_by_role(steps)
-    total = sum(spent.values(), Spending())
-    assert total.usage == sum((usage for _, usage in calls), TokenUsage())
-    assert total.remembered_tokens == sum(usage.total for _, usage in calls if not usage.computed)
-    assert total.in_cache >= 0
-    for role in spent:
-        assert spent[role].usage == sum((usage for name, usage in calls if name == role), TokenUsage())
-
-
-def test_mistakes_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    RunFolder(tmp_path / "empty", {}, {}).__exit__(None, None, None)
-    assert (tmp_path / "empty" / TRACES).exists()
-    for argv, complaint in [
-        ([], "no run was given"),
-        ([str(tmp_path)], "is not a run"),
-        ([str(tmp_path / "empty")], "has no finished question yet"),
-        (["a", "a"], "given twice"),
-        (["runs/a", "runs/a/"], "given twice"),
-    ]:
-        assert main(["table", *argv, "--ledger"]) == 2
-        assert complaint in capsys.readouterr().err
 
 
 def test_thoughts_have_a_line_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

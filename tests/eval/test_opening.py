@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError
 from eval.experiment import opening
-from eval.experiment.opening import last_words, log_to, open_index_quietly, quiet
-from retrieval.config import RetrieverConfig
+from eval.experiment.opening import last_words, log_to, quiet
 
 
 @pytest.fixture
@@ -116,34 +114,6 @@ def test_an_engine_that_fails_tells_the_last_lines_of_its_log(
     assert capfd.readouterr().out == "seen\n"
 
 
-def test_the_command_shows_where_the_log_is_when_an_index_fails(
-    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async def failing(config: RetrieverConfig, *, part_alone: bool) -> None:
-        print("# There is insufficient memory for the Java Runtime Environment to continue.")
-        raise BackendError("Java did not start.")
-
-    monkeypatch.setattr(opening, "open_retriever", failing)
-    asked = ["ask", "Who?", "--method", "one_step", "--index", "x", "--model.backend", "vllm"]
-    assert main(asked) == 1
-    first, second, third = capsys.readouterr().err.splitlines()
-    assert first == "corag: Java did not start." and second == f"The last lines of {log}:"
-    assert third == "  | # There is insufficient memory for the Java Runtime Environment to continue."
-
-
-async def test_an_index_says_that_it_is_open(
-    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async def found(config: RetrieverConfig, *, part_alone: bool) -> str:
-        print("Loading", "." * 99)
-        return "retriever"
-
-    monkeypatch.setattr(opening, "open_retriever", found)
-    assert await open_index_quietly(RetrieverConfig(index=["a", "b"])) == "retriever"
-    seen = capsys.readouterr()
-    assert seen.out == "" and seen.err.startswith("corag: index a, b is open (")
-
-
 def test_a_folder_that_cannot_be_written_is_no_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,38 +123,3 @@ def test_a_folder_that_cannot_be_written_is_no_matter(
     with quiet("opening"):
         print("noise")
     assert last_words() == "" and capfd.readouterr().out == ""
-
-
-PROGRAM = """
-import os, sys, time, warnings
-from eval.experiment.opening import quiet, last_words
-with quiet("opening a model", "a model is open") as say:
-    os.write(2, b"noise from below\\n")
-    warnings.warn("noise of Python's")
-    time.sleep(1.2)
-    say("a sentence of ours")
-if sys.argv[1:]:
-    print(last_words())
-print("the end")
-"""
-
-
-def test_without_a_folder_of_runs_the_log_lies_in_the_cache_and_begins_anew_once_it_is_long(
-    tmp_path: Path,
-) -> None:
-    log = tmp_path / "opening.log"
-    for before, after in (("x\n", "x\n"), ("x" * 10_000_001, "")):
-        log.write_text(before)
-        ended = subprocess.run(
-            [sys.executable, "-c", PROGRAM, "shown"],
-            env=os.environ | {"CORAG_CACHE": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert log.read_text().startswith(f"{after}noise from below\n")
-        told, *lines, last = ended.stdout.splitlines()
-        assert (
-            told == f"The last lines of {log}:" and lines[0] == "  | noise from below" and last == "the end"
-        )
-        assert "noise" not in ended.stderr and ended.stderr.splitlines()[0] == "a sentence of ours"

@@ -1,6 +1,5 @@
 """A method of one's own: the page in docs/ is run as it stands there."""
 
-import json
 import re
 import threading
 import time
@@ -12,14 +11,12 @@ from pathlib import Path
 import pytest
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError
 from corag.core.options.classes import change_options
 from corag.core.options.command_line import parse
 from corag.core.runner import answer_question
-from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.tools import GenerateStep, SearchStep, Tools
 from eval.experiment.executor import LocalExecutor
@@ -28,9 +25,7 @@ from eval.experiment.registry import bind
 from eval.experiment.run import RunConfig, answer_with
 from eval.tables.results import TableView, table_of_runs
 from retrieval.config import RetrieverConfig
-from retrieval.http.server import create_app
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.generation.test_server import StandIn
 from tests.messages import raises_message
 from tests.serving import free_port
 from tests.story import QUESTION, WORLD
@@ -124,28 +119,6 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     assert await answer_with(edited, "my_method", [QUESTION], executor) != folder
 
 
-class Scripted(StandIn):
-    """A model server that replies from a list to whatever asks for 60 tokens, as the page's method does."""
-
-    def __init__(self, replies: list[str]) -> None:
-        super().__init__()
-        self.replies = iter(replies)
-
-    async def _complete(self, request) -> JSONResponse:
-        body = await request.json()
-        if body["max_tokens"] != 60:
-            return await super()._complete(request)
-        choice = {"index": 0, "text": next(self.replies), "token_ids": [1, 2], "finish_reason": "stop"}
-        return JSONResponse({"choices": [choice], "usage": {}})
-
-
-@contextmanager
-def served(retriever: WordRetriever) -> Iterator[str]:
-    """Serve a retriever from a thread, for commands that have an event loop of their own."""
-    with served_app(create_app(retriever)) as url:
-        yield url
-
-
 @contextmanager
 def served_app(app: Starlette) -> Iterator[str]:
     """Serve an application from a thread."""
@@ -160,43 +133,6 @@ def served_app(app: Starlette) -> Iterator[str]:
     thread.join(5)
 
 
-@pytest.mark.slow
-def test_corag_run_takes_a_method_of_ones_own(
-    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    questions = tmp_path / "q.jsonl"
-    asked = {"id": "q1", "question": QUESTION.text, "answers": ["Issel"], "supporting": ["mara velden"]}
-    questions.write_text(json.dumps(asked) + "\n")
-    options = tmp_path / "options.yaml"
-    replies = ["Search: Mara Velden, writer", "Issel", "no idea"]
-    with Scripted(replies) as model, served(WordRetriever(WORLD)) as index:
-        options.write_text(
-            f"method: [{method}, closed_book]\nmy_method:\n  k: 1\nclosed_book: {{max_answer_tokens: 60}}\n"
-            f"retriever: {{url: ['{index}']}}\nmodel: {{backend: server, urls: ['{model.url}']}}\n"
-            "batch_size: 1\n"  # one method after the other, in the order of the replies
-        )
-        command = [
-            "run",
-            "--questions",
-            str(questions),
-            "--config",
-            str(options),
-            "--out",
-            str(tmp_path / "runs"),
-            "--json",
-        ]
-        status = main(command)
-    assert status == 0
-    runs = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
-    assert list(runs) == ["my_method", "closed_book"] and (
-        runs["my_method"]["em"],
-        runs["closed_book"]["em"],
-    ) == (1, 0)
-    (row,) = read_rows(tmp_path / "runs/my_method").values()
-    assert row.passage_ids == ("the glass orchard", "mara velden") and runs["my_method"]["recall"] == 1
-    assert (tmp_path / "runs/my_method" / TRACES).read_bytes().count(b"\n") == 1
-
-
 def test_options_of_an_own_method_are_checked_as_any(method: str, tmp_path: Path) -> None:
     config = configured("--method", f"one_step,{method}", "--my_method.k=7")
     assert config.method == ["one_step", "my_method"] and vars(config)["my_method"].k == 7
@@ -206,7 +142,6 @@ def test_options_of_an_own_method_are_checked_as_any(method: str, tmp_path: Path
     assert change_options(other, {"method": method}).method == ["my_method"], "naming it again is no clash"
     for argv, complaint in [
         (["--my_method.kk", "1"], "unknown option 'my_method.kk': did you mean 'my_method.k'"),
-        (["--my_method.k", "x"], "'my_method.k' is 'x', but it should be a valid integer"),
         (["--my_method.k", "0"], "'my_method.k' is '0', but it should be greater than or equal to 1"),
     ]:
         with pytest.raises(ConfigError, match=complaint):
@@ -250,20 +185,14 @@ def test_an_own_method_may_have_presets_aliases_flags_and_no_index(
     ("code", "complaint"),
     [
         ("", "has no 'async def mine': it has none at all"),
-        ("async def other(question, tools, config): ...", "did you mean 'other'|known: other"),
         ("def mine(question, tools, config): ...", "has no 'async def mine'"),
         ("x = 1\nasync def mine(question, tools, config:", r"SyntaxError: .*mine\.py, line 2"),
-        ("import nothing_of_this_name", r"ModuleNotFoundError: .*mine\.py, line 1"),
         ("async def mine(question, model): ...", r"takes \(question, model\), but a method takes"),
-        ("async def mine(question, tools, config): ...", "must be annotated with a class of options"),
         ("async def mine(question, tools, config: int): ...", "must be annotated with a class of options"),
-        ("async def mine(question, tools, config: 'Nobody'): ...", "NameError: name 'Nobody' is not defined"),
         (
             GOOD.replace("hops: int = 1", "hops: int").replace(' = "quick"', ""),
             "every option of .* needs a default",
         ),
-        (GOOD.replace("@dataclass(frozen=True)", ""), "must be annotated with a class of options"),
-        (GOOD.replace("frozen=True", ""), "cannot inherit non-frozen"),
     ],
 )
 def test_what_is_wrong_with_an_own_method_is_said(tmp_path: Path, code: str, complaint: str) -> None:
@@ -284,7 +213,7 @@ async def test_an_own_method_may_have_no_options(tmp_path: Path) -> None:
     assert row.answer is not None and row.answer.text == "x"
 
 
-def test_names_that_are_taken_or_lead_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_are_taken_or_lead_nowhere(tmp_path: Path) -> None:
     method = FUNCTION
     (tmp_path / "a.py").write_text(
         GOOD + method.replace("def mine", "def corag") + method.replace("def mine", "def seed")
@@ -296,10 +225,6 @@ def test_names_that_are_taken_or_lead_nowhere(tmp_path: Path, capsys: pytest.Cap
         (f"{file}:seed", "'seed' has the name of another option"),
         (f"{file}:mine,{tmp_path / 'b.py'}:mine", "'mine' has the name of another method"),
         ("nowhere.py:mine", "there is no file 'nowhere.py'"),
-        ("nowhere_at_all:mine", "'nowhere_at_all' cannot be loaded: ModuleNotFoundError: No module named"),
-        ("mine.py:", "'mine.py:' is no method: write FILE.py:FUNCTION"),
     ]:
         with pytest.raises(ConfigError, match=re.escape(complaint)):
             configured("--method", names)
-    assert main(["run", "--method", "nowhere.py:mine", "--help"]) == 2
-    assert "there is no file" in capsys.readouterr().err

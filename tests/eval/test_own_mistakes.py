@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,7 @@ import pandas as pd
 import pytest
 
 from corag import Question, Tools, ask, closed_book, one_step, open_index, report, run
-from corag.cli.commands.search import SearchOptions
-from corag.cli.main import main
 from corag.core.errors import ConfigError
-from corag.core.options.command_line import parse
-from corag.generation.config import ModelConfig
 from eval.api import Results
 from retrieval.config import RetrieverConfig
 from tests.messages import raises_message
@@ -47,13 +41,6 @@ def test_a_class_in_the_place_of_an_object_is_told() -> None:
         ask(ASKED, one_step, Rule, Searcher())
     with raises_message(ConfigError):
         ask(ASKED, one_step, Rule(), Searcher)
-
-
-def test_options_in_the_place_of_what_is_open_are_told() -> None:
-    with raises_message(ConfigError):
-        ask(ASKED, one_step, ModelConfig(), Searcher())
-    with raises_message(ConfigError):
-        ask(ASKED, one_step, Rule(), RetrieverConfig(index=["mine"]))
 
 
 def test_a_hit_has_its_passages_words_and_a_role_need_not_be_named(tmp_path: Path) -> None:
@@ -91,12 +78,6 @@ def test_values_that_depend_on_the_question_fail_it_with_a_sentence() -> None:
     assert answered.text == "Paris" and list(seen[0]) == ["Question:"], "a text is one stop string"
 
 
-def test_texts_as_questions_are_remarked_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run([ASKED, "Where is Rome?"], [closed_book], Rule(), out=tmp_path)
-    told = capsys.readouterr().err
-    assert told.count("2 record(s) read") == told.count("no gold answer") == 1
-
-
 async def dividing(question: Question, tools: Tools) -> str:
     await tools.search(question, k=1)
     return str(1 // (len(question.text) - len(question.text)))
@@ -126,13 +107,6 @@ def test_an_error_in_the_user_s_code_is_told_with_its_line_and_its_traceback(
 
 def test_estimated_tokens_of_an_answer_are_marked() -> None:
     assert re.search(r"1 call, ~\d+ tokens \(~\d+ computed\)", str(ask(ASKED, closed_book, Rule())))
-
-
-def test_another_name_of_k_is_answered_wherever_one_searches() -> None:
-    options = parse(
-        SearchOptions, ["--index", "mine", "--query", "leave", "--top_k", "3"], "search", "a search"
-    )
-    assert options.k == 3
 
 
 def test_a_type_error_of_the_users_own_code_stays_what_it_is() -> None:
@@ -166,22 +140,3 @@ def test_a_report_takes_what_run_took(tmp_path: Path) -> None:
     for wrong in (3, [], {"one": {}}, [folder, folder]):
         with raises_message(ConfigError):
             report(wrong)
-
-
-def test_the_shell_reports_runs_of_an_own_retriever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its file imports what lies beside it."""
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "parts_of_own.py").write_text("def search(query, k):\n    return ['Paris is a capital.']\n")
-    (folder / "own.py").write_text("from parts_of_own import *\n\ndef llm(prompt):\n    return 'Paris'\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    Path("q.jsonl").write_text("".join(json.dumps(each) + "\n" for each in RECORDS))
-    own = ["--index", "mine/own.py:search"]
-    asked = ["--questions", "q.jsonl", "--method", "one_step", "--llm", "mine/own.py:llm", "--out", "runs"]
-    assert main(["run", *asked, *own]) == 0
-    capsys.readouterr()
-    assert main(["table", "runs/one_step", "--report", "report.html", *own]) == 0
-    assert "texts of 0 of 1 passages" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """``from corag import ...``: open, ask, run, sweep and sample, in scripts, event loops and threads."""
 
 import asyncio
-import builtins
 import gc
 import os
 import signal
@@ -15,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from corag import (
     ClosedBookConfig,
@@ -29,25 +27,22 @@ from corag import (
     build_index,
     closed_book,
     corag,
-    load_questions,
     make_rows,
     one_step,
     open_index,
     open_model,
-    report,
     run,
     sample_chains,
     sweep,
-    table,
     train,
     write_world,
 )
-from corag.core.errors import BackendError, ConfigError, DataError, IndexMismatchError
+from corag.core.errors import BackendError, ConfigError, IndexMismatchError
 from corag.core.method import Method, MethodConfig
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
-from eval.api import BuiltIndex, Index, Model, Results
+from eval.api import BuiltIndex, Index, Model
 from tests.messages import raises_message
 
 pytestmark = pytest.mark.slow
@@ -114,10 +109,6 @@ async def wait(question: Question, tools: Tools, config: WaitConfig) -> Answer:
 WAIT = Method(wait, searches=False)
 
 
-async def broken(question: Question, tools: Tools) -> Answer:
-    raise ValueError(f"no idea of {question.text}")
-
-
 def test_an_answer_shows_how_it_came_about(model: Model, index: Index) -> None:
     answer = ask(QUESTION, corag, model, index, HOPS)
     assert answer.answer is not None and answer.text == answer.answer.text and not answer.error
@@ -132,20 +123,6 @@ def test_an_answer_shows_how_it_came_about(model: Model, index: Index) -> None:
     page = answer._repr_html_()
     assert page.startswith("<pre") and "chain 1" in page
     assert f"{answer.tokens:,} tokens" in repr(answer)
-
-
-def test_a_notebook_gets_pages_and_str_stays_text(
-    model: Model, index: Index, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a notebook rich shows whatever a console prints, and writes nothing to the console's file."""
-    answer = ask(QUESTION, one_step, model, index, QUICK)
-    results = run(world / "test.jsonl", {"short": (closed_book, SHORT)}, model, out=tmp_path, limit=2)
-    before = str(answer), str(results), answer._repr_html_()
-    kernel = type("ZMQInteractiveShell", (), {})()
-    monkeypatch.setattr(builtins, "get_ipython", lambda: kernel, raising=False)
-    assert Console().is_jupyter, "rich takes this for a notebook"
-    assert (str(answer), str(results), answer._repr_html_()) == before
-    assert "│ short" in results._repr_html_()
 
 
 def test_ircot_tells_its_thoughts_by_their_name_in_the_code_of_its_paper(model: Model, index: Index) -> None:
@@ -222,24 +199,6 @@ def test_an_index_that_was_built_again_is_opened_again(world: Path, tmp_path: Pa
     before.close()
 
 
-def test_a_smaller_limit_shows_the_questions_of_this_call(
-    model: Model, index: Index, world: Path, tmp_path: Path
-) -> None:
-    """The others stay in the folder, for whoever asks for them again."""
-    methods = {"none [plain]": (closed_book, SHORT), "none [again]": (closed_book, SHORT)}
-    again = [run(world / "test.jsonl", methods, model, out=tmp_path, limit=n) for n in (3, 2)]
-    for results, n in zip(again, (3, 2), strict=True):
-        assert {each.n for each in results.table().figures.summaries} == {n}
-        assert len(results.to_pandas()) == 2 * n
-        compared = str(results.compare(baseline="none [plain]"))
-        assert "minus none [plain]" in compared and compared.count("none [again]") >= 3
-    cells = {"a": {"method": "closed_book", "closed_book.max_answer_tokens": 3}, "b": (closed_book, SHORT)}
-    swept = [sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=n) for n in (2, 3)]
-    assert {each.n for each in table(swept[1], baseline="a").figures.summaries} == {3}
-    with pytest.raises(ConfigError):  # its table and picture would be of fewer questions than before
-        sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=2)
-
-
 def test_threads_share_an_engine(model: Model, index: Index) -> None:
     with ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(ask, QUESTION, one_step, model, index, QUICK) for _ in range(4)]
@@ -278,93 +237,6 @@ def test_a_method_awaits_and_does_not_wait(model: Model) -> None:
         return (await aask(question, greet, model)).answer or Answer("")
 
     assert ask("anything", nested, model).text == ask("anything", greet, model).text
-
-
-def test_a_run_is_resumed_and_holds_its_figures(
-    model: Model, index: Index, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def again(**options: object) -> Results:
-        methods = {"short": (closed_book, SHORT), "quick": (one_step, QUICK)}
-        return run(world / "test.jsonl", methods, model, index, out=tmp_path, recall_at=2, **options)
-
-    first = again(limit=2)
-    assert first.runs == {"short": tmp_path / "short", "quick": tmp_path / "quick"}
-    before = first.rows("quick")
-    assert len(before) == 2
-    whole = again()
-    assert len(whole.rows("quick")) == 4
-    assert whole.rows("quick").items() > before.items(), "what was answered is not answered again"
-    assert "recall@2" in str(whole) and "minus short" in str(whole.compare(baseline="short"))
-    frame = whole.to_pandas()
-    assert list(frame.run) == ["short"] * 4 + ["quick"] * 4 and frame.f1.between(0, 1).all()
-    assert frame.tokens.min() > 0 and set(frame.columns) >= {
-        "id",
-        "answer",
-        "gold",
-        "em",
-        "recall",
-        "seconds",
-    }
-    assert whole.table().to_json()["runs"]["quick"]["n"] == 4
-    assert "quick" in whole._repr_html_() and "short" in repr(whole)
-    page = report(whole.runs, tmp_path / "report.html", index)
-    assert page.stat().st_size > 10_000
-    read_back = Results({"quick": tmp_path / "quick"})
-    assert read_back.rows("quick") == whole.rows("quick")
-    with raises_message(ConfigError):
-        whole.rows("slow")
-    with raises_message(ConfigError):
-        whole.table(minhops=2)
-    assert capsys.readouterr().out == ""
-
-
-def test_a_sweep_weighs_settings_on_the_model_that_is_open(
-    model: Model, index: Index, world: Path, tmp_path: Path
-) -> None:
-    engine = model.engine
-    cells = {
-        "closed": (closed_book, SHORT),
-        "mine": greet,
-        "two": {"method": "one_step", "one_step.k": 2, "one_step.max_answer_tokens": 3},
-    }
-    grid = {"method": "one_step", "one_step.max_answer_tokens": 2, "one_step.k": [1, 3]}
-    folder = tmp_path / "sweep"
-    dev = load_questions(str(world / "dev.jsonl"), "jsonl")
-
-    def swept() -> sweep:
-        return sweep(
-            world / "test.jsonl", cells, model, index, out=folder, grid=grid, dev=dev, limit=3,
-            budgets=[100, 400, 2000], resamples=5,
-        )  # fmt: skip
-
-    found = swept()
-    names = ["closed", "mine", "two", "one_step max_answer_tokens=2 k=1", "one_step max_answer_tokens=2 k=3"]
-    frame = found.to_pandas()
-    assert list(frame.cell) == names * 2 and list(frame.questions) == ["test"] * 5 + ["dev"] * 5
-    assert (
-        set(found.findings.pareto) <= set(names)
-        and found.findings.choices
-        and set(found.findings.curves) == {"one_step"}
-    )
-    assert found.picture == folder / "sweep.png" and found.picture.stat().st_size > 10_000
-    shown = str(found)
-    for part in (
-        "Pareto set",
-        "Best under each budget",
-        "3 dev questions",
-        "mine",
-        "k=3",
-    ):
-        assert part in shown
-    assert str(found.table()) in shown and "minus closed" in str(table(found, baseline="closed"))
-    assert "<img" in found._repr_html_() and "5 cells" in repr(found)
-    assert model.engine is engine and ask(QUESTION, closed_book, model, config=SHORT).text, "lent, not closed"
-    traces = {file: file.stat().st_mtime_ns for file in folder.rglob("traces.jsonl")}
-    assert len(traces) == 10
-    assert swept().to_pandas().equals(frame)
-    assert traces == {file: file.stat().st_mtime_ns for file in folder.rglob("traces.jsonl")}
-    manifest = (folder / "mine" / "manifest.json").read_text()
-    assert '"code"' in manifest, "a method of one's own is known by its code"
 
 
 def test_a_cell_with_another_model_has_it_opened_for_its_time(
@@ -419,44 +291,21 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
 @pytest.mark.parametrize(
     ("wrong", "error", "sentence"),
     [
-        (lambda m, i, p: ask("a?", corag, m, i, CoRAGConfig), ConfigError, r"write CoRAGConfig\(\.\.\.\)"),
         (lambda m, i, p: ask("a?", corag, m), ConfigError,
          "'corag' searches, but there is no index: open one with open_index"),
-        (lambda m, i, p: ask("a?", "corga", m), ConfigError, "no method 'corga': did you mean 'corag'"),
-        (lambda m, i, p: ask("a?", len, m), ConfigError, "built-in function len> is no method: give one of"),
-        (lambda m, i, p: ask(" ", greet, m), DataError, "has no text"),
-        (lambda m, i, p: open_model("nowhere/model", backend="transformers"), ConfigError, "nowhere/model"),
         (lambda m, i, p: open_index(p / "nothing"), IndexMismatchError, "no index folder"),
-        (lambda m, i, p: open_index(), ConfigError, "either `index`"),
-        (lambda m, i, p: build_index(out=p), ConfigError, "no corpus was given"),
-        (lambda m, i, p: build_index(p / "no.jsonl", out=p / "i"), DataError, "no.jsonl"),
         (lambda m, i, p: run(RECORD, [greet, greet], m, i, out=p), ConfigError, "a method is named twice"),
-        (lambda m, i, p: run(RECORD, [], m, i, out=p), ConfigError, "no method was given"),
-        (lambda m, i, p: run([], corag, m, i, out=p), ConfigError, "no questions were given"),
-        (lambda m, i, p: run([7], corag, m, i, out=p), ConfigError, "7 is no question"),
-        (lambda m, i, p: run([{"question": "a"}], corag, m, i, out=p, strict=True), DataError,
-         "question 1: no id: one is made"),
         (lambda m, i, p: sweep([{"question": "a"}], {"a": greet}, m, out=p), ConfigError,
          "1 of 1 questions have no gold answers"),
-        (lambda m, i, p: run(RECORD, corag, m, i, out=p, retriever={}), ConfigError,
-         "retriever is no option here"),
-        (lambda m, i, p: run(RECORD, corag, m, i, out=p, dataset="hotpot"), ConfigError,
-         "unknown dataset 'hotpot': did you mean 'hotpotqa'"),
         (lambda m, i, p: other_questions(m, p), ConfigError,
          "holds runs on other questions: choose another out"),
         (lambda m, i, p: other_settings(m, p), ConfigError, "max_answer_tokens: 2 -> 3"),
         (lambda m, i, p: sweep(RECORD, {"a": {"method": "corag"}}, m, out=p), ConfigError,
          "the cell 'a' searches, but there is no index"),
-        (lambda m, i, p: sweep(RECORD, {"a": {"corag.chans": 3}}, m, i, out=p), ConfigError,
-         "cell 'a': .*did you mean 'corag.chains'"),
-        (lambda m, i, p: sweep(RECORD, {}, m, i, out=p), ConfigError, "no cells were given|must hold cells"),
-        (lambda m, i, p: sweep(RECORD, {"a": greet}, m, i, out=p, metric="em2"), ConfigError,
-         "metric must be one of"),
         (lambda m, i, p: sweep(RECORD, {"a": greet}, m, i, out=p, dev=RECORD), ConfigError,
          "1 of the dev questions are among those"),
         (lambda m, i, p: sample_chains(RECORD, m, i, out=p, config=CoRAGConfig()), ConfigError,
          "an object of SampleConfig is wanted here, not CoRAGConfig"),
-        (lambda m, i, p: make_rows(p, i, out=p / "rows"), DataError, "is not a run"),
         (lambda m, i, p: train(p / "rows", out=p / "adapter"), BackendError, "ended with status 2"),
     ],
 )  # fmt: skip
@@ -484,40 +333,6 @@ def test_a_script_without_the_main_line_ends_in_a_sentence(tmp_path: Path) -> No
     last = ended.stderr.strip().splitlines()[-1]
     assert 'if __name__ == "__main__":' in last
     assert 'backend="transformers"' in last
-
-
-def test_a_script_from_standard_input_ends_in_a_sentence(tmp_path: Path) -> None:
-    script = 'from corag import open_model\nif __name__ == "__main__":\n    open_model()\n'
-    ended = subprocess.run(
-        [sys.executable, "-"], input=script, capture_output=True, text=True, check=False, timeout=300,
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
-    last = ended.stderr.strip().splitlines()[-1]
-    assert ended.returncode == 1 and "put it into a file" in last
-
-
-def test_a_process_that_is_spawned_opens_no_engine(tmp_path: Path) -> None:
-    """A script that opens its model in a thread: there the line that called cannot be seen."""
-    script = """
-import multiprocessing, threading
-from corag import open_model
-def opening():
-    try:
-        open_model()
-    except Exception as error:
-        print(error, flush=True)
-if __name__ == "__mp_main__":
-    thread = threading.Thread(target=opening)
-    thread.start()
-    thread.join()
-if __name__ == "__main__":
-    process = multiprocessing.get_context("spawn").Process(target=print, args=("done",))
-    process.start()
-    process.join()
-"""
-    assert (
-        in_a_process(script, tmp_path).stdout.splitlines()[0].startswith("vLLM starts processes that import")
-    )
 
 
 def test_a_forked_process_is_told_that_it_has_no_engine(tmp_path: Path) -> None:

@@ -209,14 +209,11 @@ async def test_a_worker_that_comes_back_with_another_model_stays_out(count: int)
 @pytest.mark.parametrize(
     ("machines", "options", "count", "cores"),
     [
-        ([(0, 8), (0, 8)], {"count": 3}, 3, 4),
         ([(0, 64), (0, 8)], {}, 2, 8),
         ([(0, 0), (0, 8)], {}, 1, 8),
         ([(0, 2)], {"count": 32}, 32, 2 / 32),
-        ([(8, 32), (0, 96)], {"gpus_per_worker": 1}, 8, 4),
         ([(4, 8), (8, 64)], {"gpus_per_worker": 4, "count": 2}, 2, 32),
         ([(4, 8), (8, 64)], {"gpus_per_worker": 4}, 3, 8),
-        ([(2, 20)], {"gpus_per_worker": 0.1}, 20, 1),
         ([(2, 12)], {"gpus_per_worker": 0.3}, 6, 2),
     ],
 )

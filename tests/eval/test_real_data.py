@@ -24,8 +24,6 @@ FILES = [
     ("hotpotqa", "hotpotqa/train500.jsonl", 500, 4968),
     ("hotpotqa", "hotpotqa/train100.json", 100, 994),
     ("hotpotqa", "hotpotqa/dev_distractor_a300.jsonl", 300, 2958),
-    ("hotpotqa", "hotpotqa/dev_distractor_b300.jsonl", 300, 2966),
-    ("hotpotqa", "hotpotqa/dev_distractor_c500.jsonl", 500, 4948),
     ("2wikimultihopqa", "2wikimultihopqa/train500_decomposed.json", 500, 3112),
     ("2wikimultihopqa", "2wikimultihopqa/dev500.columns.json", 500, 3301),
     ("musique", "musique/train100.json", 100, 1890),

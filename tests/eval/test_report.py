@@ -3,24 +3,22 @@ looks for, bad input.
 """
 
 import asyncio
-import json
 import re
 from xml.etree import ElementTree
 
 import pytest
 
-from corag.cli.commands.quickstart import FAIR
 from corag.cli.main import main
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import Answer, Question
-from eval.api.results import Results, report
+from eval.api.results import report
 from eval.report.page import ASSETS, SCRIPTS, STYLES, add_texts, html_page, make_report
 from eval.report.traces import Passages, trace
 from eval.tables.printing import comparison_cells, condition_lines, further_columns, main_columns
 from eval.tables.results import PLAIN_VIEW, TableView, score_view, table_of_runs
-from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, text, write
+from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
 from tests.fakes import WordRetriever
 
 QUESTIONS = 24
@@ -57,16 +55,6 @@ def test_the_page_has_the_figures_tests_and_sentences_of_the_terminal(page, runs
     assert page.remarks == [" ".join(each.split()) for each in condition_lines(table)]
     tests = [list(comparison_cells(one, table.recall_at)) for one in table.against]
     assert page.rows("Tests against tree")[1:] == tests and len(tests) == 3 * (len(runs) - 1)
-
-
-def test_the_quickstart_says_the_same_in_the_terminal_and_in_the_report(world, runs, tmp_path, capsys):
-    names = ("one_step", "greedy", "best_of_4", "tree")
-    folders = {FAIR if name == "tree" else name: runs[name] for name in names}
-    results = Results(folders, world.questions[:20])
-    print(results.compare(baseline=FAIR))
-    page = Page(report(results, tmp_path / "report.html", None, baseline=FAIR))
-    printed = " ".join(capsys.readouterr().out.split())
-    assert page.headlines and all(each in printed for each in page.headlines)
 
 
 def test_a_chart_has_a_point_for_each_run_and_a_curve_for_each_method(page):
@@ -183,12 +171,6 @@ def test_gold_pages_are_found_by_any_of_their_passages(tmp_path):
     assert [(ids[number], place) for number, place in shown["places"]] == [("290-3", 1)]
 
 
-def test_settings_say_what_differs_from_the_first_run(page):
-    fold = page.fold("Settings of tree, and what differs from one_step")
-    assert 'method: "one_step" -> "corag"' in [text(each) for each in fold.iter("li")]
-    assert json.loads(fold.find(".//pre").text)["settings"]["method"] == "corag"
-
-
 def test_nothing_in_the_data_can_end_an_element_or_run(page, world):
     assert page.index["texts"][1].startswith(EVIL)
     assert "alert(1)" not in page.text, "texts of questions and passages are packed"
@@ -275,11 +257,6 @@ def test_shortened_prompts_and_cut_off_replies_are_kept():
     assert shown["usage"] == [1, 5, 2, 5]
 
 
-def refused(capsys, *argv):
-    assert main(["table", *map(str, argv)]) == 2
-    return capsys.readouterr().err
-
-
 def unfolded(page):
     """The baselines whose tests a page opens with."""
     found = [each for each in page.main.iter("details") if each.get("name") == "baseline"]
@@ -287,31 +264,13 @@ def unfolded(page):
     return [each.find("summary").text for each in found if each.get("open") is not None]
 
 
-def test_the_page_opens_with_the_baseline_that_was_asked_for(page, runs, tmp_path, capsys):
+def test_the_page_opens_with_the_baseline_that_was_asked_for(page, runs, tmp_path):
     out = tmp_path / "report.html"
     command = ["table", *map(str, runs.values()), "--report", str(out)]
     assert unfolded(page) == ["Tests against one_step"]
     assert main([*command, "--baseline", "greedy"]) == 0
     assert unfolded(Page(out)) == ["Tests against greedy"]
     assert unfolded(Page(report(runs, out, baseline="tree"))) == ["Tests against tree"]
-    assert "no run 'ircto' in the table" in refused(capsys, *command[1:], "--baseline", "ircto")
-
-
-def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
-    assert "no run was given" in refused(capsys)
-    assert "is not a run" in refused(capsys, tmp_path)
-    assert "given twice" in refused(capsys, runs["tree"], f"{runs['tree']}/")
-    assert "unknown option" in refused(capsys, runs["tree"], "--output", "x.html")
-    other = World(tmp_path, 5)
-    elsewhere = write(tmp_path / "runs", "one_step", other)
-    message = refused(capsys, runs["tree"], elsewhere, "--report", tmp_path / "r.html")
-    assert "different question files" in message and "questions.source" in message
-    sampled = tmp_path / "sampled"
-    sampled.mkdir()
-    manifest = Manifest.read(runs["tree"])
-    Manifest(manifest.settings | {"method": "sample"}, manifest.starts).write(sampled)
-    assert "sampled chains" in refused(capsys, sampled)
-    assert not (tmp_path / "r.html").exists()
 
 
 def test_texts_come_from_the_index_where_it_has_them(runs, world, tmp_path):

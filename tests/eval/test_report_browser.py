@@ -80,17 +80,6 @@ def test_figures_are_painted_before_two_seconds_and_nothing_is_loaded(browser, b
     browser.picture("overview")
 
 
-def test_without_scripts_the_figures_are_there(browser, small):
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        browser.driver.get(small.as_uri())
-        assert len(browser.driver.find_elements("css selector", "#results > div tbody tr")) == 5
-        assert len(browser.driver.find_elements("css selector", "figure svg use")) == 10
-        assert "Questions and their chains need JavaScript" in browser.find("noscript").text
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
 def test_the_list_is_searched_filtered_and_goes_on_to_its_end(browser, big):
     browser.open(big)
     browser.find("#more").click()
@@ -203,32 +192,6 @@ def test_an_address_opens_its_question_and_the_back_button_works(browser, big):
     browser.until("return document.querySelector('#trace').innerText.includes('no such id')")
 
 
-def test_one_baseline_is_unfolded_at_a_time(browser, small):
-    browser.open(small)
-    opened = (
-        "return [...document.querySelectorAll('[name=baseline][open] summary')].map((each) => each.innerText)"
-    )
-    assert browser.run(opened) == ["Tests against one_step"]
-    browser.find("details[name=baseline]:nth-of-type(5) summary").click()
-    assert browser.run(opened) == ["Tests against tree"]
-    for what in ("results", "scaling"):
-        browser.run("document.getElementById(arguments[0]).scrollIntoView()", what)
-        browser.picture(what)
-    browser.run("document.documentElement.dataset.theme = 'dark'; window.scrollTo(0, 0)")
-    browser.picture("dark")
-
-
-def test_the_first_screen_has_the_verdict_and_the_table(browser, small):
-    browser.width(1280, 900)
-    browser.open(small)
-    assert browser.text("#title") == "5 runs on test.jsonl"
-    assert "the highest F1" in browser.text(".lead")
-    wide = "const card = document.querySelector('#results > div'); return card.scrollWidth - card.clientWidth"
-    assert browser.run(wide) <= 0, "no column is cut off"
-    assert browser.find("#results tbody").location["y"] < 600
-    browser.picture("first-screen")
-
-
 def test_a_report_is_printed_whole_with_its_open_question_behind_it(browser, small):
     browser.open(small, question="world0-test-7", run="greedy", **{"with": "tree"})
     browser.until("return document.querySelectorAll('#trace .column').length === 2")
@@ -255,21 +218,3 @@ def test_axe_finds_no_serious_violation(browser, small, width):
     browser.open(small, question="world0-test-7", run="greedy")
     browser.until("return document.querySelectorAll('#trace .column').length === 1")
     assert browser.serious() == []
-
-
-def test_a_phone(browser, big):
-    browser.width(390, 844, mobile=True)
-    browser.open(big)
-    wide = "return document.documentElement.scrollWidth"
-    assert browser.run(wide) <= 390
-    browser.picture("phone-overview")
-    browser.run("document.querySelector('#questions').scrollIntoView()")
-    browser.choose("with", "greedy")
-    browser.picture("phone-questions")
-    browser.find("#list .row").click()
-    browser.until("return document.querySelectorAll('#trace .column').length === 2")
-    browser.until("return document.querySelector('#trace-title').getBoundingClientRect().top < 800")
-    assert browser.run(wide) <= 390
-    browser.picture("phone-trace")
-    browser.press(Keys.ESCAPE)
-    assert browser.run("return document.querySelector('#list').contains(document.activeElement)")

@@ -2,19 +2,14 @@
 hand.
 """
 
-import re
-import xml.etree.ElementTree as ElementTree
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.core.errors import DataError
-from eval.statistics.intervals import Interval
-from eval.statistics.scaling import CellScores, Curve, Estimate, Fit, best_under, fit_curve, pareto_set
-from eval.sweeps.findings import MethodCurve, fit_cells
-from eval.sweeps.plots import Point, draw_scaling
+from eval.statistics.scaling import CellScores, Curve, best_under, fit_curve, pareto_set
+from eval.sweeps.findings import fit_cells
 from tests.messages import raises_message
 
 
@@ -154,58 +149,3 @@ CELLS = [
 def test_the_best_under_a_budget_is_the_cheapest_of_equals(budget, name):
     best = best_under(budget, CELLS)
     assert (best and best.name) == name
-
-
-def point(label, group, tokens, score, low, high, is_best):
-    return Point(label, group, tokens, Interval(score, low, high, 9), is_best)
-
-
-def test_a_plot_is_written_in_both_formats(tmp_path):
-    points = [
-        point("L=1", "corag greedy", 600.0, 0.2, 0.12, 0.3, True),
-        point("L=<4>", "corag greedy", 4000.0, 0.18, None, None, False),
-        point("N=8", "corag best_of_n & more", 25_000.0, 0.33, 0.2, 0.45, True),
-    ]
-    fit = Fit(*(Estimate(value, None, None) for value in (3.5, -200.0, -2.2)), 0.9, 4, 40)
-    curves = {
-        "corag": MethodCurve("all", fit, "", 600, 25_000),
-        "ircot": MethodCurve("all", None, "two points", 1, 2),
-    }
-    files = [tmp_path / "sweep.png", tmp_path / "sweep.svg"]
-    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", curves=curves)
-    assert files[0].read_bytes().startswith(b"\x89PNG") and files[0].stat().st_size > 20_000
-    assert ElementTree.fromstring(files[1].read_text()).tag.endswith("svg")
-    first = files[1].read_bytes()
-    assert b"curve: corag" in first and b"ircot" not in first
-    draw_scaling(points[:1], files, measure="EM", title="one cell")
-    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", curves=curves)
-    assert files[1].read_bytes() == first, "the same sweep gives the same file"
-
-
-def test_a_long_legend_leaves_the_axes_their_height(tmp_path):
-    from matplotlib.image import imread
-
-    def height(groups):
-        points = [
-            point("", f"method {i} bm25+dense", 500.0 + i, 0.2, 0.1, 0.3, i == 0) for i in range(groups)
-        ]
-        draw_scaling(points, [tmp_path / "sweep.png"], measure="F1", title="n = 100")
-        return imread(tmp_path / "sweep.png").shape[0]
-
-    entries = 28  # more in each of two columns, 9 points high with some room, 160 pixels to the inch
-    assert height(60) - height(4) >= entries * 9 / 72 * 160
-
-
-def test_what_spends_nothing_has_a_place_and_every_point_its_name(tmp_path):
-    points = [
-        point("closed", "closed", 0.0, 0.2, 0.12, 0.3, True),
-        point("tuned", "tuned", 813.0, 0.48, 0.4, 0.56, True),
-        point("untuned", "untuned", 1700.0, 0.18, 0.11, 0.25, False),
-    ]
-    file = tmp_path / "sweep.svg"
-    draw_scaling(points, [file], measure="F1", title="n = 40")
-    texts = re.findall(r"<!-- (.+?) -->", file.read_text())  # beside the outlines of their letters
-    assert texts[:3] == ["0", "1k", "2k"] and texts[3].startswith("tokens per question")
-    assert {"closed", "tuned", "untuned"} <= set(texts), "in the legend"
-    # What has a white edge is drawn without its letters: the names beside the points.
-    assert file.read_text().count('id="text_') == len(texts) + len(points)

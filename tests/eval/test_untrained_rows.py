@@ -13,7 +13,6 @@ from corag.core.tools import GenerateStep
 from corag.core.types import TokenUsage
 from eval.experiment.run import RunConfig, run_environment
 from eval.tables.cautions import find_untrained, training_note
-from tests.eval.report_runs import Page
 from tests.eval.runs import QUESTIONS, make_run, row, run_of
 
 READER, CHAIN = OneStepConfig().qa_template().identity, CoRAGConfig().prompt("final_answer").identity
@@ -53,14 +52,6 @@ def test_the_mark_and_the_sentence_are_printed_and_in_json(tmp_path, capsys):
     assert main(["table", folders[0], folders[2], "--json"]) == 0
     printed = capsys.readouterr().out
     assert "†" not in printed and "trained_for_others" not in printed
-
-
-def test_the_report_marks_the_row_and_says_why(tmp_path):
-    out = tmp_path / "report.html"
-    assert main(["table", *map(str, runs(tmp_path)), "--report", str(out)]) == 0
-    page = Page(out)
-    assert [row[0] for row in page.rows("results")[1:]] == ["chains", "reader †", "base"]
-    assert any(each.startswith("† reader: the adapter 'adapters/mine'") for each in page.headlines)
 
 
 def test_a_run_notes_what_its_adapter_was_trained_for(tmp_path):

@@ -1,21 +1,15 @@
-"""Small chat templates with the traits of model families, and a tokenizer that reads them byte by byte.
-
-Run it for the table of families and traits: ``python -m tests.generation.families [FOLDER OF TEMPLATES]``.
-"""
+"""Small chat templates with the traits of model families, and a tokenizer that reads them byte by byte."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import ConfigError, CoragError
+from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Message, Prompt, Segment
-from corag.generation.chat_template import DAY, QUESTION, USER, WITH_SYSTEM, Turn
+from corag.generation.chat_template import DAY, USER, WITH_SYSTEM, Turn
 from corag.generation.rendering import Renderer
 
 
@@ -30,9 +24,7 @@ class Traits:
             a long system prompt of the template's.
         bos: how many tokens that begin a text stand at the beginning of a prompt, None if there is no such
             token.
-        added: tokens that the template adds to a question without a system turn.
         end: the name of the token that ends a reply; of a text that does, in quotes.
-        before: what stands between a question and the reply, the form of no thought included.
         thoughts: what becomes of the model's thoughts ("off", "strip"), "" if its template knows of none.
         day: the day that the template prints, "" if it prints none.
     """
@@ -40,9 +32,7 @@ class Traits:
     with_system: str
     without_system: str
     bos: int | None
-    added: int
     end: str
-    before: str
     thoughts: str
     day: str
 
@@ -54,18 +44,14 @@ def find_traits(renderer: Renderer) -> Traits:
     """
     template, tokenizer = renderer.template, renderer.template.tokenizer
     ids, bos = renderer.encode(_prompt([USER])), tokenizer.bos_token_id
-    text, thinking = template.fill([USER], reply=True), renderer.thinking
-    end = template.end_token
+    thinking, end = renderer.thinking, template.end_token
     return Traits(
         with_system="merged" if not template.takes_system else _compare(renderer, WITH_SYSTEM),
         without_system="emptied" if template.replaced_tokens else _compare(renderer, [USER]),
         bos=None if bos is None else next((i for i, token in enumerate(ids) if token != bos), len(ids)),
-        added=len(tokenizer.encode(text, add_special_tokens=False))
-        - len(tokenizer.encode(QUESTION, add_special_tokens=False)),
         end=repr(template.stop_text)
         if template.stop_text
         else str(tokenizer.convert_ids_to_tokens(renderer.end_of_turn() if end is None else end)),
-        before=(text + thinking.lead(text, None)).rpartition(QUESTION)[2],
         thoughts=thinking.mode if thinking.closes else "",
         day=DAY.isoformat() if template.prints_day else "",
     )
@@ -254,59 +240,3 @@ FAMILIES = {
 
 HERMES = _family("Hermes tool_use", "<|im_end|>", "<|im_end|>", bos="<|begin_of_text|>")
 """It goes over ``tools``, which are None where there are none."""
-
-FILES: dict[str, Family] = {
-    "alpaca": Family("", "</s>", "</s>", (), "<s>"),
-    "chatml": Family("", "<|im_end|>", "<|im_end|>", ("<|im_start|>",), "<s>"),
-    "gemma-it": Family(
-        "", "<eos>", "<end_of_turn>", ("<start_of_turn>", "<end_of_turn>"), "<bos>"
-    ),
-    "llama-3-instruct": Family(
-        "", "<|end_of_text|>", "<|eot_id|>", ("<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),
-        "<|begin_of_text|>",
-    ),
-    "mistral-instruct": Family("", "</s>", "</s>", (), "<s>"),
-    "phi-3": Family("", "<|endoftext|>", "<|end|>", ("<|user|>", "<|assistant|>", "<|end|>"), "<s>"),
-    "qwen2.5-instruct": Family("", "<|im_end|>", "<|im_end|>", ("<|im_start|>", "<|endoftext|>")),
-    "zephyr": Family("", "</s>", "</s>", (), "<s>"),
-}  # fmt: skip
-"""Published templates by the names of their files, with the special tokens of their models' tokenizers."""
-
-
-def published(folder: Path) -> Iterator[tuple[str, Family]]:
-    """Yield the published templates that lie in a folder."""
-    for name, family in FILES.items():
-        if (file := folder / f"{name}.jinja").is_file():
-            yield name, dataclasses.replace(family, template=file.read_text(encoding="utf-8"))
-
-
-def table(families: dict[str, Family]) -> str:
-    """Return the table of families and traits, in Markdown; a trait that is wrong is bold."""
-    names = [field.name for field in fields(Traits)]
-    rows = [["family", *names], ["---"] * (len(names) + 1)]
-    for name, family in families.items():
-        try:
-            traits = find_traits(family.renderer())
-        except CoragError as error:
-            rows.append([name, str(error)])
-            continue
-        right = family.traits()
-        cells = {each: getattr(traits, each) for each in names}
-        marked = [
-            f"**{cell!r}**"
-            if cell != right.get(each, cell)
-            else repr(cell)
-            if each == "before"
-            else str(cell)
-            for each, cell in cells.items()
-        ]
-        rows.append([name, *(cell.replace("|", r"\|") for cell in marked)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-if __name__ == "__main__":
-    print(
-        table(
-            FAMILIES | {f"{name} (file)": each for at in sys.argv[1:] for name, each in published(Path(at))}
-        )
-    )

@@ -169,15 +169,6 @@ async def test_a_caller_who_gives_up_does_not_take_the_reply_from_those_who_join
         await impatient
 
 
-async def test_the_least_recently_used_reply_is_forgotten_first() -> None:
-    inner = ScriptedGenerator(lambda request: "reply")
-    cached = CachedGenerator(inner, capacity=2)
-    a, b, c = (GenerateRequest(Prompt.of_text(text), Sampling(5)) for text in "abc")
-    for request in (a, b, a, c, a, b):
-        await cached.generate(request)
-    assert [request.prompt.text for request in inner.requests] == ["a", "b", "c", "b"]
-
-
 async def test_scores_are_remembered() -> None:
     cached = CachedGenerator(ScriptedGenerator([]))
     request = ScoreRequest(Prompt.of_text("who?"), "Ada Lovelace")

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from corag.core.errors import ConfigError, RequestRefusedError
+from corag.core.errors import RequestRefusedError
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import Ability, GenerateRequest, Generation, Sampling, ScoreRequest
 from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
-from tests.fakes import WordRetriever, chat_prompt
 from tests.messages import raises_message
 from tests.tiny import save_tiny_t5
-from training.rows import MakeRowsConfig, make_rows_with
 
 pytestmark = pytest.mark.asyncio
 PLACES = ("Norway", "Japan and all the islands that belong to it", "Peru")
@@ -100,26 +98,9 @@ async def test_names_of_special_tokens_are_text_and_the_prompt_ends_once(engine)
     assert ids[-1] == end and end not in ids[:-1]
 
 
-async def test_chat_prompts_are_read_as_text(engine):
-    reply = await ask(engine, chat_prompt("What is the capital of Norway?"))
-    assert reply.completions[0].token_ids
-
-
 async def test_a_window_that_nobody_chose_is_told(folder, engine):
     assert engine.window == 512
     assert any("model.max_context" in line for line in engine.about)
     wide = TransformersGenerator.open(ModelConfig(backend="transformers", name=folder, max_context=6000))
     assert wide.window == 6000 and not wide.about
     await wide.close()
-
-
-async def test_what_such_a_model_cannot_do_is_one_sentence(folder):
-    from corag.generation.vllm_engine import VllmGenerator
-
-    with raises_message(ConfigError):
-        TransformersGenerator.open(ModelConfig(backend="transformers", name=folder, adapter="default"))
-    with raises_message(ConfigError):
-        VllmGenerator.open(ModelConfig(name=folder))
-    config = MakeRowsConfig(chains=["chains"], out="rows", model=folder, retriever={"index": ["none"]})
-    with raises_message(ConfigError):
-        await make_rows_with(config, WordRetriever([]))

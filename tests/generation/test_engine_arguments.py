@@ -121,8 +121,3 @@ async def test_an_engine_starts_with_arguments_that_are_passed_through_and_in_li
         await generator.close()
     said = capfd.readouterr().err
     assert "reads 8,192 tokens at once" in said and "it reads 4,096" in said
-
-
-def test_other_back_ends_take_no_arguments() -> None:
-    with raises_message(ConfigError):
-        ModelConfig(backend="server", urls=("http://localhost:1",), engine={"quantization": "fp8"})

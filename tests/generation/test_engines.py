@@ -129,16 +129,6 @@ async def test_samples_differ_from_each_other_and_repeat_with_their_seed(
 
 
 @pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
-async def test_a_stop_string_ends_the_reply_and_is_left_out(
-    engine: str, engines: dict[str, Generator]
-) -> None:
-    generator = engines[engine]
-    reply = await ask(generator, Prompt.of_text("One, two, three, four,"), Sampling(20, stop=(" six,", "\n")))
-    assert reply.text == " five,"
-    assert reply.completions[0].finish_reason == "stop"
-
-
-@pytest.mark.parametrize("engine", ["vllm_generator", "hf_generator"])
 async def test_special_tokens_are_spelled_out_on_request(engine: str, engines: dict[str, Generator]) -> None:
     generator = engines[engine]
     start = 1  # <|im_start|>, in the middle of a reply only if it is forced

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from datetime import date
 from pathlib import Path
 
@@ -15,10 +13,8 @@ from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.generation.rendering import Renderer
 from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
-from tests.generation.families import FAMILIES, HERMES, Family, find_traits, published, table
+from tests.generation.families import FAMILIES, HERMES, Family, find_traits
 from tests.messages import raises_message
-
-TEMPLATES = os.environ.get("CORAG_CHAT_TEMPLATES", "")
 
 
 def text_of(renderer: Renderer, prompt: Prompt) -> str:
@@ -31,21 +27,6 @@ def test_the_traits_of_a_family_are_what_they_should_be(name: str) -> None:
     traits = find_traits(family.renderer())
     assert {each: getattr(traits, each) for each in family.traits()} == family.traits()
     assert traits.bos in (None, 0, 1)
-
-
-@pytest.mark.skipif(not TEMPLATES, reason="CORAG_CHAT_TEMPLATES names no folder of published templates")
-def test_published_templates_have_the_traits_of_their_families() -> None:
-    families = dict(published(Path(TEMPLATES)))
-    assert families
-    for name, family in families.items():
-        traits = find_traits(family.renderer())
-        assert {each: getattr(traits, each) for each in family.traits()} == family.traits(), name
-
-
-def test_the_table_marks_what_is_wrong() -> None:
-    wrong = dataclasses.replace(FAMILIES["gemma-3"], end="<eos>")
-    assert "**'<end_of_turn>'**" in table({"gemma-3": wrong})
-    assert "**" not in table(FAMILIES)
 
 
 def score_ids(family: Family) -> list[int]:

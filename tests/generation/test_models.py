@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.errors import BackendError, ConfigError
-from corag.generation.config import ModelConfig
+from corag.core.errors import ConfigError
 from corag.generation.models import folder_digest, model_folder
-from corag.generation.open import open_generator
 from tests.messages import raises_message
 
 
@@ -51,20 +49,3 @@ def test_the_digest_changes_with_the_content(small_files: Path) -> None:
     first = folder_digest(small_files)
     (small_files / "adapter_model.safetensors").write_bytes(b"weights of round 2")
     assert len({before, first, folder_digest(small_files)}) == 3
-
-
-@pytest.mark.parametrize(
-    ("config", "error", "sentence"),
-    [
-        (ModelConfig(backend="transformers", name="/no/such/model"), ConfigError, "no model folder"),
-        (ModelConfig(name="/no/such/model"), ConfigError, "no model folder"),
-        (ModelConfig(backend="transformers", adapter="/no/such/adapter"), ConfigError, "no LoRA adapter"),
-        (ModelConfig(adapter="/no/such/adapter"), ConfigError, "no LoRA adapter"),
-        (ModelConfig(backend="server", urls=("http://127.0.0.1:9",)), BackendError, "cannot be reached"),
-    ],
-)
-async def test_what_cannot_be_opened_says_why(
-    config: ModelConfig, error: type[Exception], sentence: str
-) -> None:
-    with pytest.raises(error, match=sentence):
-        await open_generator(config)

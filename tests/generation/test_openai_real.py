@@ -86,13 +86,11 @@ async def test_llama_cpps_server_replies_as_transformers_does_and_says_that_it_c
         await generator.close()
 
 
-@pytest.mark.parametrize("forced", [True, False])
 async def test_a_vllm_server_is_as_good_through_openais_protocol(
-    forced: bool, vllm_server: str, hf_generator: TransformersGenerator
+    vllm_server: str, hf_generator: TransformersGenerator
 ) -> None:
     generator = await open_openai(options(vllm_server, "default"))
     assert not generator.about and generator.lacks == frozenset()
-    generator._served = replace(generator._served, forced=forced)
     await agrees(generator, hf_generator, PROMPT, BEGUN, PLAIN, scores=True)
     await generator.close()
     generator = await open_openai(options(vllm_server, ""))

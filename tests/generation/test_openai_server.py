@@ -27,6 +27,7 @@ from corag.core.types import Question, TokenUsage
 from corag.core.web import json_client
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
+from corag.generation.engines import engine_of
 from corag.generation.fitting import EstimatedTokens
 from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.wire import CHAT, COMPLETIONS, split_by_tokens
@@ -39,6 +40,7 @@ from eval.tables.columns import COLUMNS, summarise
 from tests.fakes import chat_prompt
 from tests.generation.standing_in import Served
 from tests.messages import raises_message
+from tests.tiny import save_tiny_model
 
 EVERYTHING = frozenset("chat completions logprobs usage".split())
 HOSTED = EVERYTHING - {"completions"}  # chat alone
@@ -280,13 +282,6 @@ async def test_a_model_is_chosen_by_name_or_because_it_is_the_only_one() -> None
                 pass
 
 
-async def test_a_server_that_only_refuses_is_refused_with_what_it_said() -> None:
-    said = r"refused a request with status 404: .*not found.*So 'only' cannot be asked"
-    with StandIn(frozenset()) as server, pytest.raises(BackendError, match=said):
-        async with opened(server):
-            pass
-
-
 # Prompts
 
 
@@ -367,6 +362,19 @@ async def test_a_tokenizer_that_is_not_the_servers_is_refused() -> None:
         with raises_message(ConfigError):
             async with opened(server, tokenizer="default"):
                 pass
+
+
+async def test_another_size_of_the_family_is_not_taken_for_the_model_that_is_named(tmp_path: Path) -> None:
+    """All sizes have one tokenizer, whose check tells nothing; a server's own name of the folder does."""
+    named = save_tiny_model(tmp_path / "Qwen2.5-7B-Instruct")
+    for served, error in (
+        ("Qwen/Qwen2.5-0.5B-Instruct", ConfigError),
+        ("Qwen/Qwen2.5-7B-Instruct", BackendError),
+    ):
+        with StandIn(VLLM, models=(served,)) as server:
+            config = ModelConfig(backend="server", urls=(server.url,), name=named)
+            with pytest.raises(error):  # the latter where it is asked for more than a stand-in has
+                await engine_of(config).open(config)
 
 
 @pytest.mark.parametrize("tokenizer", ["", "default"])
@@ -527,16 +535,6 @@ async def test_what_a_method_needs_and_a_server_lacks_is_refused_before_it_is_as
             for ask in beyond:
                 with raises_message(RequestRefusedError):
                     await generator.generate(GenerateRequest(chat_prompt("Is it so?"), ask))
-
-
-async def test_choices_that_need_no_scores_are_let_through() -> None:
-    for config in (
-        CoRAGConfig(),
-        CoRAGConfig(strategy="best_of_n", rank_by="vote"),
-        CoRAGConfig(strategy="tree", rank_by="refusals"),
-        SearchO1Config(),
-    ):
-        assert not config.needs().keys() - {Ability.TEMPERATURE}, "every server samples"
 
 
 # Faults and keys

@@ -52,25 +52,6 @@ def test_a_base_model_reads_the_messages_separated_by_blank_lines(base_renderer:
     assert decoded(base_renderer, base_renderer.encode(prompt)) == "Be brief.\n\nWho wrote it?\n\nA:"
 
 
-def test_a_prompt_begins_once_with_the_token_that_begins_every_text() -> None:
-    from tokenizers import processors
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model_folder("default"))
-    tokenizer.chat_template = "{{ bos_token }}{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<|im_start|> $A", special_tokens=[("<|im_start|>", tokenizer.bos_token_id)]
-    )
-    adding = Renderer(tokenizer, chat=True)
-    ids = adding.encode(chat_prompt("Who wrote it?", prefix="A:"))
-    assert decoded(adding, ids) == "<|im_start|>[Who wrote it?]A:"
-
-
-def test_the_end_of_turn_is_what_the_template_puts_behind_a_reply(renderer: Renderer) -> None:
-    ids = renderer.target_ids(ScoreRequest(chat_prompt("Who?"), "Ada", end_of_turn=True))
-    assert decoded(renderer, ids) == "Ada<|im_end|>"
-
-
 ASKED = Sampling(20, logprobs=True)
 
 
@@ -137,23 +118,6 @@ def test_what_a_call_may_cost_is_not_less_than_it_costs_however_long_the_dialogu
     turns = tuple(Message(roles[turn % 2], (Segment(f"Turn {turn} says it."),)) for turn in range(messages))
     prompt = Prompt(turns, prefix="So the answer is:")
     assert len(renderer.encode(prompt)) + 64 <= token_bound(prompt, 64, renderer.count)
-
-
-def test_segments_go_by_rising_rank_and_are_counted_by_kind(renderer: Renderer) -> None:
-    prompt = chat_prompt(
-        [
-            Segment("Demonstration one. " * 5, drop=2, kind="demonstration"),
-            Segment("The best passage. " * 5, drop=1, kind="passage"),
-            Segment("The worst passage. " * 5, drop=0, kind="passage"),
-            Segment("The question?"),
-        ]
-    )
-    ids, shortening = renderer.encode_within(prompt, len(renderer.encode(prompt)) - 1)
-    assert shortening.dropped == (("passage", 1),)
-    assert "worst" not in decoded(renderer, ids) and "best" in decoded(renderer, ids)
-    ids, shortening = renderer.encode_within(prompt, len(renderer.encode(prompt)) - 45)
-    assert shortening.count("passage") == 2 and shortening.count("demonstration") == 1
-    assert "The question?" in decoded(renderer, ids)
 
 
 def test_what_must_stay_is_cut_from_its_front_and_the_cut_is_counted(renderer: Renderer) -> None:

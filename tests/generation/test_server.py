@@ -6,7 +6,6 @@ Scores and replies against a real vLLM server.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -34,8 +33,8 @@ from tests.messages import raises_message
 class StandIn(Served):
     """A server that speaks vLLM's protocol, forces nothing, and fails as told."""
 
-    def __init__(self, models: tuple[str, ...] = ("only",), pause: float = 0.0, root: str = "") -> None:
-        self.models, self.pause, self.root = models, pause, root
+    def __init__(self, models: tuple[str, ...] = ("only",)) -> None:
+        self.models = models
         self.status: list[int] = []  # what the next completions are answered with instead
         self.logprobs: dict[str, Any] = {}  # what takes the place of its log-probabilities
         self.bodies: list[dict[str, Any]] = []
@@ -44,7 +43,7 @@ class StandIn(Served):
         )
 
     async def _list(self, _: Request) -> Response:
-        shown = [{"id": name, "root": self.root or name, "max_model_len": 512} for name in self.models]
+        shown = [{"id": name, "root": name, "max_model_len": 512} for name in self.models]
         return JSONResponse({"data": shown})
 
     async def _complete(self, request: Request) -> Response:
@@ -52,7 +51,6 @@ class StandIn(Served):
         if body.get("priority"):
             return JSONResponse({"error": "priority scheduling is not enabled"}, 400)
         self.bodies.append(body)
-        await asyncio.sleep(self.pause)
         if self.status:
             return JSONResponse({"error": "as told"}, self.status.pop(0))
         choice: dict[str, Any] = {
@@ -89,44 +87,15 @@ def request(affinity: str = "", text: str = "Is it so?") -> GenerateRequest:
     return GenerateRequest(Prompt.of_text(text), Sampling(1), priority=3, affinity=affinity)
 
 
-async def test_a_question_stays_on_one_server_and_questions_are_spread() -> None:
-    with StandIn(pause=0.02) as a, StandIn(pause=0.02) as b:
-        async with opened(a, b) as generator:
-            for _ in range(3):
-                await asyncio.gather(
-                    *(generator.generate(request(f"question {i}", f"Question {i}?")) for i in range(8))
-                )
-            seen = [{tuple(body["prompt"]) for body in server.bodies} for server in (a, b)]
-            assert len(seen[0]) == len(seen[1]) == 4 and not seen[0] & seen[1]
-            assert len(a.bodies) + len(b.bodies) == 24
-
-
-class WatchedTokenizer:
-    """A tokenizer that notes in which threads it works."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer, self.threads = tokenizer, set[int]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-    def encode(self, *arguments: Any, **more: Any) -> Any:
-        self.threads.add(threading.get_ident())
-        return self._tokenizer.encode(*arguments, **more)
-
-
-async def test_prompts_become_tokens_beside_the_loop_and_are_the_same() -> None:
-    """The loop has to hear all servers meanwhile; tokenizers that threads share must not mix them up."""
+async def test_prompts_that_become_tokens_at_the_same_time_are_the_same() -> None:
+    """Tokenizers that threads share must not mix them up."""
     texts = [f"Question {i}: {'where does the river end? ' * (i % 9)}" for i in range(64)]
     with StandIn() as a, StandIn() as b:
         async with opened(a, b) as generator:
             assert generator._renderer is not None
             expected = [generator._renderer.encode(Prompt.of_text(text)) for text in texts]
-            watched = WatchedTokenizer(generator._renderer._tokenizer)
-            generator._renderer._tokenizer = watched
             await asyncio.gather(*(generator.generate(request(text, text)) for text in texts))
     assert sorted(body["prompt"] for body in a.bodies + b.bodies) == sorted(expected)
-    assert watched.threads and threading.get_ident() not in watched.threads
 
 
 @pytest.mark.parametrize(("name", "stop"), [("gemma-3", None), ("Alpaca", ["\n\n### Instruction:"])])
@@ -135,7 +104,7 @@ async def test_a_server_ends_a_reply_where_the_chat_template_does(
 ) -> None:
     """Though the configuration of the model that it serves may name another token."""
     family = FAMILIES[name]
-    with StandIn() as a:
+    with StandIn((tmp_path.name,)) as a:
         config = ModelConfig(backend="server", urls=(a.url,), name=family.save(tmp_path))
         generator = await open_server(config)
         a.bodies.clear()
@@ -147,11 +116,8 @@ async def test_a_server_ends_a_reply_where_the_chat_template_does(
     assert body.get("stop") == stop
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
-    hurried: None, seed: int
-) -> None:
-    met, faults = now_and_then(0.15, seed)
+async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(hurried: None) -> None:
+    met, faults = now_and_then(0.15, seed=0)
     with StandIn() as a, StandIn() as b:
         a.faults = b.faults = faults
         async with opened(a, b, retries=7, timeout_s=HANGS_S / 2) as generator:

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from corag.chains.chain import Chain
 from corag.chains.config import CoRAGConfig
-from corag.chains.final_answer import Context, final_answer
 from corag.chains.method import corag
 from corag.core.errors import BudgetExhaustedError
 from corag.core.prompting.prompt import ALOUD
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from corag.core.tools import GenerateStep, Tools
-from corag.core.types import MEASURING, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
+from corag.core.types import MEASURING, THINKING, Passage, Question, TokenUsage, sum_usage
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
 from corag.generation.thinking_generator import ThinkingGenerator, thinking_budget
@@ -189,16 +187,6 @@ async def test_corag_asks_and_answers_without_a_thought_and_pays_for_thoughts_ap
     await generator.close()
 
 
-async def test_passages_give_way_to_thoughts_where_a_budget_is_short(tmp_path: Path) -> None:
-    generator = await open_scripted(tmp_path / "model", OPENS, max_thinking_tokens=400)
-    hits = tuple(Hit(Passage(f"p{number}", "France", "Where it is. " * 20), 1.0) for number in range(6))
-    for budget in (1200, 1400, 1600, 1800):
-        tools = Tools(Question("q", "Who?"), generator, budget=budget)
-        answer = await final_answer(Chain(), Context(hits), tools, CoRAGConfig())
-        assert (answer.text, answer.affordable, len(answer.passages) < 6) == (REPLY, True, True)
-    await generator.close()
-
-
 async def open_served(server: ThinkingServer, **options: Any) -> Generator:
     return await open_generator(ModelConfig(backend="openai", urls=(server.url,), retries=0, **options))
 
@@ -231,6 +219,9 @@ async def test_thoughts_of_other_servers_have_room_besides_the_reply_and_stand_a
         assert (reply.thoughts, reply.thoughts_cut) == ((THOUGHT,), 0)
         assert reply.thinking.generated > 0
         assert reply.thinking.generated + reply.usage.generated == 10
+        # A stop that the server had would end the thought.
+        reply = await ask(generator, sampling=Sampling(10, stop=(",",)))
+        assert (reply.text, "stop" in server.bodies[-1]) == ("It is Paris", False)
         await generator.close()
 
 

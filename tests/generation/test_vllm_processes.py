@@ -124,12 +124,11 @@ def test_engines_are_spawned_for_a_running_java_does_not_survive_a_fork(
     assert envs.VLLM_WORKER_MULTIPROC_METHOD == "spawn"
 
 
-RAY_STARTS = "import ray; ray.init(address='local', num_cpus=1, include_dashboard=False, log_to_driver=False)"
-RAY_ENDS = f"{RAY_STARTS}; ray.shutdown()"
+RAY = "import ray; ray.init(address='local', num_cpus=1, include_dashboard=False, log_to_driver=False)"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("taking", ["import xgrammar  # what vLLM loads", RAY_STARTS, RAY_ENDS])
+@pytest.mark.parametrize("taking", ["import xgrammar  # what vLLM loads", f"{RAY}; ray.shutdown()"])
 def test_the_handler_that_java_installed_is_kept(taking: str) -> None:
     script = f"""
 from corag.core.system.process import fault_handlers, keep_fault_handlers

@@ -124,34 +124,6 @@ async def test_no_reader_takes_the_answer_from_the_thoughts():
     assert answer.text == "İstanbul", "which is longer in lower case"
 
 
-async def test_few_shot_layout_byte_for_byte(tmp_path):
-    file = tmp_path / "demos.txt"
-    file.write_text(DEMONSTRATIONS)
-    config = IRCoTConfig(
-        k_per_step=1, demonstrations=str(file), stop_rule="strict", reader="direct", max_steps=2
-    )
-    _, generator, _ = await replay(
-        ["The Glass Orchard is by Mara Velden.", "So the answer is: Issel.", "Issel"], config
-    )
-    demo = DEMONSTRATIONS.split("\n", 1)[1]
-    book = "Wikipedia Title: The Glass Orchard\nThe Glass Orchard is a novel by Mara Velden.\n\n"
-    asked = f"Q: {QUESTION.text}\nA:"
-    assert generator.prompts[0] == f"{demo}\n\n\n{book}{asked}"
-    author = "Wikipedia Title: Mara Velden\nMara Velden is a writer born in Tarn Hollow.\n\n"
-    direct = demo.replace("Alpha was founded by Beta. So the answer is: Beta.", "Beta")
-    assert generator.prompts[1].startswith(f"{demo}\n\n\n{book}")
-    assert generator.prompts[1].endswith(f"{asked} The Glass Orchard is by Mara Velden.")
-    assert generator.prompts[2].startswith(f"{direct}\n\n\n{book}") and generator.prompts[2].endswith(asked)
-    assert author not in generator.prompts[0]
-    assert generator.requests[0].prompt.plain and generator.requests[0].sampling.stop == ("\n",)
-    drops = [
-        segment.drop
-        for segment in generator.requests[1].prompt.messages[0].segments
-        if segment.kind != "text"
-    ]
-    assert drops == sorted(drops), "demonstrations are dropped from the front, and before any passage"
-
-
 def test_queries():
     assert (
         strip_question_words("Who is what's-his-name, and WHERE does he live?")
@@ -171,71 +143,6 @@ def test_queries():
     assert next_query("the question", ["A fact.", "So the end."]) == "A fact."
     assert next_query("the question", [""]) == "the question"
     assert next_query("the question", []) == "the question"
-
-
-def test_impossible_options_are_refused():
-    with raises_message(ConfigError):
-        IRCoTConfig(max_steps=0)
-    with raises_message(ConfigError):
-        IRCoTConfig(reasoning_prompt="nope").templates()
-    with raises_message(ConfigError):
-        IRCoTConfig(reasoning_prompt="{query} {cot}").reasoning_template().render(
-            {"query": "q", "cot_history": ""}
-        )
-
-
-@pytest.mark.parametrize("preset", ["paper", "paper_code", "paper_flan"])
-async def test_every_few_shot_preset_works_with_the_shipped_demonstrations(preset):
-    config = IRCoTConfig(preset=preset, demonstrations="default", k_per_step=1)
-    replies = ["The Glass Orchard is by Mara Velden.", "So the answer is: Issel.", "Issel."]
-    answer, generator, _ = await replay(replies, config)
-    assert (answer.text, answer.stopped, answer.steps) == ("Issel", "answer", 2)
-    thoughts, reader = generator.prompts[:2], generator.prompts[2]
-    shown, asked = f"Q: {'{}'}Which river is longer", f"Q: {'{}'}{QUESTION.text}\nA:"
-    before = "Answer the following question by reasoning step-by-step.\n" if preset == "paper_flan" else ""
-    for prompt in thoughts:
-        assert prompt.count("\nQ: ") == 5, "four examples and the question"
-        assert shown.format(before) in prompt and asked.format(before) in prompt
-        assert "A: The Seine is 777 kilometres long." in prompt
-    flan = preset == "paper_flan"
-    before = "Answer the following question.\n" if flan else ""
-    assert shown.format(before) in reader and reader.endswith(asked.format(before))
-    assert ("A: the Rhine\n" in reader) == flan, "its reader is direct"
-    most = [request.sampling.max_tokens for request in generator.requests]
-    assert most == [200 if flan else 300] * 3
-
-
-async def test_a_prompt_without_any_paragraph_is_the_examples_and_the_question():
-    config = IRCoTConfig(preset="paper", demonstrations="default", demonstration_ids=["rivers"])
-    replies = ["Nobody knows it.", "So the answer is: Issel.", "Issel"]
-    answer, generator, _ = await replay(replies, config, WordRetriever([]))
-    assert (answer.text, answer.steps, answer.passage_ids) == ("Issel", 2, ())
-    example = generator.prompts[0].split("\n\n\n")[0]
-    assert example.startswith("Wikipedia Title: Seine") and example.endswith("So the answer is: the Rhine.")
-    assert generator.prompts[0] == generator.prompts[2] == f"{example}\n\n\nQ: {QUESTION.text}\nA:"
-    assert generator.prompts[1] == f"{example}\n\n\nQ: {QUESTION.text}\nA: Nobody knows it."
-
-
-async def test_the_last_demonstrations_go_until_the_rest_fit_with_room_for_the_longest():
-    sizes = {}
-    for window in (0, 686, 685, 500, 250):
-        config = IRCoTConfig(
-            preset="paper",
-            demonstrations="default",
-            k_per_step=1,
-            demonstration_window=window,
-            max_thought_tokens=50,
-        )
-        _, generator, _ = await replay(["It is by Mara Velden.", "The answer is Issel", "Issel"], config)
-        thoughts = [prompt.split("\n\n\n")[:-1] for prompt in generator.prompts[:2]]
-        assert thoughts[0] == thoughts[1]
-        sizes[window] = thoughts[0]
-    whole = sizes[0]
-    assert len(whole) == 4 and sizes[686] == whole
-    assert [len(sizes[window]) for window in (685, 500, 250)] == [3, 2, 1]
-    assert all(shown == whole[: len(shown)] for shown in sizes.values()), "the first stay"
-    lengths = [len(shown.split()) for shown in whole]
-    assert sum(lengths) + max(lengths) + 50 == 686
 
 
 @pytest.mark.parametrize("method", [IRCoTConfig, OneStepConfig, ClosedBookConfig])
@@ -258,18 +165,6 @@ def test_a_direct_readers_file_counts_where_it_is_asked_for_and_nowhere_else(met
     own = replace(plain, reader_demonstrations=str(thinking))
     assert [shown.answer for shown in own.reader_examples()] == ["Beta"]
     thinks.check_files()
-
-
-def test_a_prefix_of_a_file_is_not_written_twice_and_gives_way_to_the_readers(tmp_path):
-    file = tmp_path / "demos.txt"
-    prefix = "Answer the following question by reasoning step-by-step.\n"
-    file.write_text(DEMONSTRATIONS.replace("Q: ", f"Q: {prefix}"))
-    config = IRCoTConfig(preset="paper_flan", demonstrations=str(file))
-    assert [shown.question for shown in config.examples()] == [f"{prefix}Who founded Alpha?"]
-    line = "Answer the following question."
-    one_step = OneStepConfig(demonstrations=str(file), reader_question_prefix=line)
-    for each in (config, one_step):
-        assert [shown.question for shown in each.reader_examples()] == [f"{line}\nWho founded Alpha?"]
 
 
 async def test_a_stop_sequence_is_heard_or_refused():

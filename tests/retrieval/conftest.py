@@ -1,14 +1,15 @@
 """A small corpus, and one real index of each kind that several tests search."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from corag.core.types import Passage
-from retrieval.config import IndexConfig
+from corag.core.types import Hit, Passage
+from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
+from retrieval.search.pipeline import open_retriever
 
 RIVERS = ["Arlen", "Bost", "Corvane", "Dulle", "Estrel", "Fenwick", "Garrow", "Hollin"]
 TRADES = ["glass", "paper", "salt", "clocks", "rope", "ink", "tiles", "honey"]
@@ -44,6 +45,15 @@ def write_jsonl(path: Path, passages: list[Passage]) -> Path:
 
 def ignore(_: str) -> None:
     """Swallow progress."""
+
+
+async def search(index: Path | str, query: str, k: int = 3, **options: object) -> Sequence[Hit]:
+    """Open an index, search it once, and close it."""
+    retriever = await open_retriever(RetrieverConfig([str(index)], **options))  # type: ignore[arg-type]
+    try:
+        return await retriever.search(query, k)
+    finally:
+        await retriever.close()
 
 
 @pytest.fixture(scope="session")

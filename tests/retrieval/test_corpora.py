@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.options.help import descriptions
 from corag.core.runs.rows import SavedAnswer, SavedRow
 from corag.core.types import Passage, Question, passage_id
 from eval.experiment import extensions  # noqa: F401 - the formats of datasets
@@ -67,14 +66,6 @@ def test_dpr_table_with_quotes_and_a_header(tmp_path: Path) -> None:
     assert read(path, "dpr") == [Passage("1", "title", "a text")]
     with raises_message(DataError):
         list(read_corpus([path], "dpr", CorpusReport(), strict=True))
-
-
-def test_an_unknown_format_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    with raises_message(ConfigError):
-        IndexConfig([], "", format="jsnl")
-    assert all(f'"{name}"' in dict(descriptions(IndexConfig))["format"] for name in FORMATS), (
-        "the option's help lists them all"
-    )
 
 
 def test_a_format_that_is_registered_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

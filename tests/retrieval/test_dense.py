@@ -1,15 +1,10 @@
 """Dense search: FAISS against a brute-force oracle, Pyserini's layout, resumable encoding."""
 
 import asyncio
-import os
 import re
 import shutil
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import faiss
@@ -133,7 +128,6 @@ def test_indexes_that_are_not_exact_find_most_true_neighbours(tmp_path: Path) ->
     for kind, refine, least, most in (
         ("flat", None, 1.0, 1.0),
         ("hnsw", None, 0.95, 1.0),
-        ("hnsw_sq8", None, 0.92, 1.0),
         ("sq8", None, 0.95, 1.0),
         ("ivfpq", "none", 0.7, 0.9),
         ("ivfpq", "sq8", 0.96, 1.0),
@@ -236,25 +230,6 @@ async def test_searching_with_another_encoder_is_refused(
     await same.close()
 
 
-async def test_prefixes_reach_passages_and_queries(
-    corpus: Path, tiny_encoder: str, tmp_path: Path, passages: list[Passage]
-) -> None:
-    out = str(tmp_path / "e5")
-    prefixes = {"query_prefix": "query: ", "passage_prefix": "passage: "}
-    manifest = build_index(
-        IndexConfig([str(corpus)], out, kind="dense", encoder=tiny_encoder, **prefixes), ignore
-    )  # type: ignore[arg-type]
-    encoder = Encoder(tiny_encoder)
-    expected = (
-        encoder.encode(["query: " + QUERIES[0]]) @ encoder.encode(["passage: " + passages[5].contents]).T
-    )
-    retriever = await open_retriever(RetrieverConfig([out]))
-    scores = {hit.passage.id: hit.score for hit in await retriever.search(QUERIES[0], 72)}
-    assert scores[passages[5].id] == pytest.approx(expected.item(), abs=1e-5)
-    assert manifest.settings.detail("query_prefix") == "query: "
-    await retriever.close()
-
-
 def test_passages_longer_than_the_encoder_reads_are_counted(tmp_path: Path, tiny_encoder: str) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "1", "text": "short"}\n{"id": "2", "text": "%s"}\n' % ("word " * 40))
@@ -281,52 +256,6 @@ def test_encoders_that_are_not_there() -> None:
     assert encoder_folder("intfloat/e5-base-v2") == "intfloat/e5-base-v2"
 
 
-class Hub(BaseHTTPRequestHandler):
-    """A Hugging Face that is out of order."""
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
-        self.send_error(503)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def test_what_cannot_be_fetched_is_given_up_at_once() -> None:
-    """Libraries that fetch by themselves ask for file after file, each several times: 77 s, 34 lines."""
-    code = (
-        "import sys; from corag.core.errors import ConfigError\n"
-        "from retrieval.dense.encoder import Encoder; from retrieval.search.rerank import RerankedRetriever\n"
-        "for load in (lambda: Encoder('no/such'), lambda: RerankedRetriever(None, 'no/such', 5)):\n"
-        "    try: load()\n"
-        "    except ConfigError as error: print(error)"
-    )
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
-        hub.asked = []  # type: ignore[attr-defined]
-        threading.Thread(target=hub.serve_forever, daemon=True).start()
-        place = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"}
-        ended = subprocess.run(
-            [sys.executable, "-c", code], env=os.environ | place, capture_output=True, text=True, check=True
-        )
-        hub.shutdown()
-        assert 1 <= len(hub.asked) <= 4  # type: ignore[attr-defined]
-    encoder, reranker = ended.stdout.splitlines()
-    assert ended.stderr == ""
-    said = "'no/such' is no local folder and could not be fetched from Hugging Face ("
-    assert encoder.startswith(f"the encoder {said}") and encoder.endswith("a local folder or 'default'.")
-    assert reranker.startswith(f"the reranker {said}") and "503" in reranker
-
-
-def test_the_store_finds_passages_by_row_and_id(passages: list[Passage], tmp_path: Path) -> None:
-    assert list(storing(iter(passages), tmp_path)) == passages
-    store = PassageStore(tmp_path)
-    assert [store.row(place) for place in range(len(store))] == passages == list(store.rows(0, 1_000))
-    assert store.passages(["b7", "nobody", "t0"]) == {"b7": passages[23], "t0": passages[0]}
-    store.close()
-
-
 def test_the_store_tells_apart_ids_whose_hashes_are_equal(
     passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,25 +265,6 @@ def test_the_store_tells_apart_ids_whose_hashes_are_equal(
     ids = [passage.id for passage in passages]
     assert store.passages([*ids, "zz", "a-longer-id"]) == dict(zip(ids, passages, strict=True))
     store.close()
-
-
-def test_vectors_do_not_depend_on_the_size_of_shards(
-    corpus: Path, index_of: Callable[[str], str], tmp_path: Path
-) -> None:
-    build_index(IndexConfig([str(corpus)], str(tmp_path / "one"), kind="dense", shard_size=72), ignore)
-    one, many = (FaissIndex(Path(out, INDEX), str, ef_search=1, nprobe=1) for out in
-                 (tmp_path / "one", index_of("dense")))  # fmt: skip
-    vectors = Encoder("default").encode(QUERIES)
-    for here, there in zip(one.search(vectors, 5), many.search(vectors, 5), strict=True):
-        assert [score for _, score in here] == pytest.approx([score for _, score in there], abs=1e-5)
-
-
-def test_too_many_lists_are_answered_with_how_many_would_do() -> None:
-    config = IndexConfig([], "", kind="dense", faiss="ivfpq", ivf_lists=1_000)
-    with pytest.raises(ConfigError, match="set ivf_lists to 512 at most"):
-        count_ivf_lists(config, 20_000, 384)
-    with pytest.raises(ConfigError, match="use flat or hnsw"):
-        count_ivf_lists(config, 2_000, 384)
 
 
 def test_a_reranker_is_identified_by_its_weights(tmp_path: Path, tiny_reranker: str) -> None:
@@ -439,16 +349,6 @@ def test_a_table_of_word_vectors_is_another_one_whichever_rows_were_trained(tmp_
     assert model_fingerprint(model) == before
     model[0].embedding.weight.data[2000:3000] += 0.1
     assert model_fingerprint(model) != before
-
-
-@pytest.mark.parametrize("device", ["cuda:7", "gpu"])
-async def test_a_device_that_is_not_there_is_refused(
-    device: str, index_of: Callable[[str], str], tiny_reranker: str
-) -> None:
-    with raises_message(ConfigError):
-        await open_retriever(RetrieverConfig([index_of("dense")], device=device))
-    with raises_message(ConfigError):
-        await open_retriever(RetrieverConfig([index_of("bm25")], reranker=tiny_reranker, device=device))
 
 
 async def test_a_reranker_takes_the_same_options_as_the_encoder(

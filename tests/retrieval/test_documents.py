@@ -36,7 +36,7 @@ from retrieval.index.place import begin_build, building_folder, is_ours
 from retrieval.index.store import TEXTS, PassageStore, storing
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
-from tests.retrieval.conftest import ignore
+from tests.retrieval.conftest import ignore, search
 from tests.retrieval.document_files import docx_bytes, encrypted, pdf_bytes, prose, write_folder
 from tests.retrieval.test_http import served
 
@@ -117,12 +117,11 @@ def test_html_gives_what_a_reader_sees(tmp_path: Path) -> None:
     assert plain.title == "Only a title"
 
 
-@pytest.mark.parametrize("tag", ["div", "ul><li", "font", "b"])
+@pytest.mark.parametrize("tag", ["ul><li", "font"])
 def test_html_may_nest_thousands_of_levels_deep(tmp_path: Path, tag: str) -> None:
-    for depth in (2000, 5000):
-        page = f"Begun. {f'<{tag}>' * depth}Deep.{f'</{tag}>' * depth}<p>Ended."
-        (passage,) = read(tmp_path / "deep.html", page)
-        assert passage.text.split() == ["Begun.", "Deep.", "Ended."]
+    page = f"Begun. {f'<{tag}>' * 5000}Deep.{f'</{tag}>' * 5000}<p>Ended."
+    (passage,) = read(tmp_path / "deep.html", page)
+    assert passage.text.split() == ["Begun.", "Deep.", "Ended."]
     assert note_of(tmp_path / "deep.html") == "nested too deep: read without its divisions"
 
 
@@ -166,36 +165,6 @@ def test_rows_of_figures_at_a_pages_edge_are_no_running_lines(tmp_path: Path) ->
     assert all(row in text.replace("\n", " ") for page in pages for row in page[1:])
 
 
-def test_a_passage_of_a_pdf_stands_on_one_page(tmp_path: Path) -> None:
-    """So that the page that an answer names is where it can be looked up."""
-    pages = [
-        ["The bridge was built in 1931.", "It was red."],
-        ["The flood came in 1950.", "It took the bridge."],
-    ]
-    found = {passage.page: passage.text for passage in read(tmp_path / "two.pdf", pdf_bytes(pages))}
-    assert list(found) == [1, 2] and "built" in found[1] and "flood" in found[2]
-
-
-def test_a_documents_title_stands_above_all_of_it(tmp_path: Path) -> None:
-    first, _ = read(tmp_path / "notes.md", "## Intro\n\nAbout cats.\n\n# Appendix\n\nTables.\n")
-    assert first.title == "notes > Intro"
-    (only,) = read(tmp_path / "short.md", "# Doc\n\n## What is the capital? Paris.\n")
-    assert only.text == "What is the capital? Paris."
-
-
-def test_odd_entries_of_a_folder_are_passed_by(tmp_path: Path) -> None:
-    """A pipe would be read for ever; a name that is no UTF-8 cannot be written down as it is."""
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    os.mkfifo(folder / "pipe.txt")
-    with open(os.fsencode(folder) + b"/caf\xe9.jsonl", "w") as broken:
-        broken.write("{oops\n")
-    (folder / "marked.jsonl").write_bytes(b'\xef\xbb\xbf{"id": "1", "title": "T", "text": "A mark."}\n')
-    built = build_index(IndexConfig([str(folder)], str(tmp_path / "index")), ignore)
-    assert built.passages == 1
-    assert any("caf" in note for note in built.notes)
-
-
 def test_a_sentence_that_a_page_ends_belongs_to_where_it_begins(tmp_path: Path) -> None:
     pages = [
         ["Alby makes glass. The carts that take its salt to the coast do not"],
@@ -213,7 +182,7 @@ def test_a_pdf_that_anyone_may_open_is_read_though_it_is_encrypted(tmp_path: Pat
     assert read(tmp_path / "open.pdf", encrypted(pdf_bytes([["Read me."]]), ""))[0].text == "Read me."
 
 
-def test_word_gives_headings_lists_tables_and_what_stands_in_controls(tmp_path: Path) -> None:
+def test_word_gives_headings_lists_and_tables(tmp_path: Path) -> None:
     parts = [
         ("Title", "Handbook"),
         ("Heading 1", "Leave"),
@@ -226,22 +195,6 @@ def test_word_gives_headings_lists_tables_and_what_stands_in_controls(tmp_path: 
     leave, pay = read(file)
     assert (leave.title, leave.text) == ("Handbook > Leave", "Ask first.\n- then go")
     assert (pay.title, pay.text) == ("Handbook > Pay", "Grade: junior | Euro: 3,000 | Days: 25")
-    document = docx.Document()
-    paragraph = document.add_paragraph("Kept, ")
-    inserted = docx.oxml.parse_xml(
-        '<w:ins xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:r><w:t>inserted'
-        "</w:t></w:r></w:ins>"
-    )
-    paragraph._p.append(inserted)
-    control = docx.oxml.parse_xml(
-        '<w:sdt xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:sdtContent><w:p><w:r>'
-        "<w:t>In a control.</w:t></w:r></w:p></w:sdtContent></w:sdt>"
-    )
-    document.element.body.insert(1, control)
-    content = io.BytesIO()
-    document.save(content)
-    (passage,) = read(tmp_path / "form_1.docx", content.getvalue())
-    assert (passage.title, passage.text) == ("form 1", "Kept, inserted\nIn a control.")
 
 
 _W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -303,11 +256,6 @@ def html_lines(file: Path, page: str) -> list[str]:
             ["Name: Ada | Score: 1 | Score: 2", "Name: Ada | Score: 3 | Score: 4"],
         ),
         (
-            "<table><caption>Towns</caption><tr><td>Alby<style>p {}</style></td><td>1<p hidden>2</p></td>"
-            "</tr><tr><td>Esby<br>West</td><td>3</td></tr></table>",
-            ["Towns", "Alby | 1", "Esby West | 3"],
-        ),
-        (
             "<table><thead><tr><td>Town</td><td colspan=2>Cost</td></tr><tr><td></td><td>2023</td>"
             "<td>2024</td></tr></thead><tr><td>Alby</td><td>3</td><td>4</td></tr></table>",
             ["Town: Alby | Cost 2023: 3 | Cost 2024: 4"],
@@ -317,14 +265,12 @@ def html_lines(file: Path, page: str) -> list[str]:
             "<tr><td>Esby</td><td></td><td>5</td></tr></table>",
             ["Alby | 2023: 3 | 2024: 4", "Esby | 2024: 5"],
         ),
-        ("<table><tr><td></td><td>One</td></tr><tr><td></td><td>Two</td></tr></table>", ["One", "Two"]),
         ("<pre>line one<br>line two</pre>", ["line one", "line two"]),
         (
             "<p>If <math><mi>a</mi><mo>=</mo><mi>b</mi><annotation>a = b</annotation></math>, an <nobr>x-y"
             "</nobr> or <button>Copy</button>a <own-x>z</own-x>.</p>",
             ["If a=b, an x-y or a z."],
         ),
-        ("<body><main></main><div>Real content</div></body>", ["Real content"]),
         (
             "<table><tr><th>Y</th><th>S</th></tr><tr><td>1</td><td><i hidden>0</i>2</td></tr></table>",
             ["Y: 1 | S: 2"],
@@ -347,11 +293,6 @@ def test_headings_in_html_keep_their_words_apart_and_no_scripts(tmp_path: Path) 
     assert passage.title == "First Second > A"
 
 
-def test_words_in_angle_brackets_in_markdown_are_text(tmp_path: Path) -> None:
-    text = "int <main> is\n\nSecond <question> <b>part</b>\n\nthird"
-    assert html_lines(tmp_path / "a.md", text) == ["int <main> is", "Second <question> part", "third"]
-
-
 def test_a_heading_with_nothing_below_it_is_text(tmp_path: Path) -> None:
     (passage,) = read(tmp_path / "a.md", "# Facts\n\n## The capital is Paris.\n\n## The river is the Seine.")
     assert (passage.title, passage.text) == ("Facts", "The capital is Paris.\nThe river is the Seine.")
@@ -364,11 +305,8 @@ def test_a_heading_with_nothing_below_it_is_text(tmp_path: Path) -> None:
     [
         ("Fire safety (2024)\n\n", "Fire safety (2024)"),
         ("\n  FIRE SAFETY\n===========\n", "FIRE SAFETY"),
-        ("消防安全\n\n", "消防安全"),
         ("Fire safety\n", "f 12"),  # goes on in the next line
-        ("Know the exits.\n\n", "f 12"),
         ("Dear Ms Orm,\n\n", "f 12"),
-        ("12 May 2024\n\n", "f 12"),
         ("- Alarms\n\n", "f 12"),
         (f"{'Fire and water ' * 6}\n\n", "f 12"),
     ],
@@ -386,8 +324,6 @@ def test_a_first_line_by_itself_is_a_texts_title(beginning: str, title: str, tmp
     [
         "The mayor of Orvale is Ada Petrel\n\nThe mayor of Ostra is Bob Orm\n\nThe mayor of Rill is Cid\n",
         "From: Ada Orm <a@b.c>\n\nHello Bob.\n",
-        "| a | b |\n\nIt began.\n",
-        "SELECT name FROM t\n\nSELECT x FROM y\n",
         "Chapter 1\n\nIt began.\n\nChapter 2\n\nIt ended.\n",
     ],
 )
@@ -416,11 +352,9 @@ def test_text_gives_paragraphs_whose_lines_were_broken_to_fit(tmp_path: Path) ->
     ("name", "content", "text", "note"),
     [
         ("utf16.txt", "Fluß".encode("utf-16"), "Fluß", ""),
-        ("mark.txt", "\ufeffFluß".encode(), "Fluß", ""),
         ("latin.txt", "Fluß – ja".encode("cp1252"), "Fluß – ja", "not UTF-8: read as cp1252"),
         ("old.html", '<meta charset="iso-8859-2">Łódź'.encode("iso-8859-2"), "Łódź", ""),
         ("lied.html", '<meta charset="utf-8">Köln'.encode("latin-1"), "Köln", "not UTF-8: read as cp1252"),
-        ("wrong.html", '<meta charset="klingon">Köln'.encode("latin-1"), "Köln", "not UTF-8: read as cp1252"),
         ("web.html", '<meta charset="ISO-8859-1">“Köln”'.encode("cp1252"), "“Köln”", ""),
         ("key.txt", "The key: " + "QUJD" * 300, "The key:", "left out 1 string(s) of over 1,000 characters"),
         ("odd.md", b"A\x01B", "AB", ""),
@@ -440,10 +374,8 @@ def test_encodings_are_found_and_guesses_are_told(
         ("empty.txt", b" \n", "it is empty."),
         ("blank.html", b"<p> </p>", "there is no text in it."),
         ("picture.txt", b"\x89PNG\x00", "it is binary data"),
-        ("half.txt", b"\xff\xfeA", "there is no text in it"),
         ("broken.pdf", b"%PDF-1.4 and no more", "it is damaged, or no PDF"),
         ("broken.docx", b"PK and no more", "it is damaged, or no .docx"),
-        ("old.docx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of an Office before 2007"),
         ("secret.pdf", encrypted(pdf_bytes([["Read me."]]), "key"), "it is encrypted: save a copy without"),
         ("scan.pdf", pdf_bytes([[], []]), "there is no text in its 2 pages: are they pictures"),
         ("bad.jsonl", b'{"id": 1}\n{"id": 2}', "line 1: expected a text under 'text' or"),
@@ -472,7 +404,7 @@ def _zip(*names: str) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.jsonl", "a.pdf", "a.docx"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.pdf"])
 @pytest.mark.parametrize(
     ("content", "what"),
     [
@@ -481,7 +413,6 @@ def _zip(*names: str) -> bytes:
         (b"PAR1\x15\x04\x15", "a Parquet table, whatever its ending says: give it the ending .parquet"),
         (b"7z\xbc\xaf\x27\x1c\0\4", "an archive, whatever"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "a picture, whatever its ending says: recognise its text"),
-        (b"x" * 257 + b"ustar\x00", "an archive"),
     ],
 )
 def test_a_file_of_another_type_is_refused_by_its_first_bytes(
@@ -594,9 +525,7 @@ def test_a_sentence_longer_than_a_passage_is_cut_between_words() -> None:
     "sentence",
     [
         "杭州是浙江省的省会，它位于钱塘江边。",
-        "東京は日本の首都であり、川の多い町です。",
         "เชียงใหม่เป็นเมืองที่ใหญ่ที่สุดในภาคเหนือ",
-        "ភ្នំពេញជារាជធានីនៃប្រទេសកម្ពុជា",
         "ရန်ကုန်သည်မြန်မာနိုင်ငံ၏မြို့တော်ဟောင်းဖြစ်သည်",
     ],
 )
@@ -606,13 +535,6 @@ def test_passages_of_scripts_without_spaces_have_the_size_that_is_asked_for(sent
     assert "".join(parts) == text, "and nothing is put between"
     sizes = [count_words(part) for part in parts]
     assert all(30 <= size <= 50 for size in sizes), sizes
-
-
-def test_a_text_without_marks_is_cut_at_its_spaces_where_they_are_near() -> None:
-    phrases = ["เชียงใหม่เป็นเมืองที่ใหญ่ที่สุดในภาคเหนือ" if number % 3 else "เมืองนี้มีแม่น้ำ" for number in range(40)]
-    parts = cut_up([Block(" ".join(phrases))], 50)
-    assert " ".join(parts) == " ".join(phrases)
-    assert all(part.split()[0] in phrases and part.split()[-1] in phrases for part in parts)
 
 
 def test_code_stays_whole_if_it_fits_and_is_cut_between_lines_else() -> None:
@@ -705,15 +627,6 @@ def test_a_refusal_may_name_a_file_whose_name_is_no_utf8(tmp_path: Path) -> None
     list(read_corpus([tmp_path], "auto", report))
     write_reports(tmp_path, report.files)
     assert "line 1: not valid JSON" in report.refused[0].refused
-
-
-def test_documents_of_the_same_title_and_text_are_repeats_of_texts(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "x.txt").write_text("Zebras live in Zanzibar.")
-    report = CorpusReport()
-    list(read_corpus([tmp_path], "auto", report))
-    assert report.repeated_texts == 1
 
 
 def test_names_are_relative_to_what_all_files_have_in_common(tmp_path: Path) -> None:
@@ -817,14 +730,6 @@ def test_of_200_files_198_are_read_and_two_refused(folder: Path) -> None:
 
 
 # Indexes of documents
-
-
-async def search(index: Path, query: str, k: int = 3) -> list[Hit]:
-    retriever = await open_retriever(RetrieverConfig([str(index)]))
-    try:
-        return list(await retriever.search(query, k))
-    finally:
-        await retriever.close()
 
 
 @pytest.mark.slow

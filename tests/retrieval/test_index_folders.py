@@ -211,28 +211,21 @@ async def test_a_manifest_that_lists_no_files_opens_nothing(
     assert main(["doctor", str(sealed)]) == 1
 
 
-@pytest.mark.parametrize("kind", ["bm25", "dense"])
 def test_doctor_reads_an_index_whole(
-    kind: str, index_of: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    index_of: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    index = shutil.copytree(index_of(kind), tmp_path / "index")
+    index = shutil.copytree(index_of("bm25"), tmp_path / "index")
     assert main(["doctor", str(index)]) == 0
     assert "all as they were built" in capsys.readouterr().out
     largest = max((file for file in index.iterdir()), key=lambda file: file.stat().st_size)
     contents = largest.read_bytes()
     largest.write_bytes(contents[:1000] + bytes(3000) + contents[4000:])
-    assert main(["doctor", index_of(kind), str(index)]) == 1
+    assert main(["doctor", index_of("bm25"), str(index)]) == 1
     good, bad = capsys.readouterr().out.splitlines()
     assert good.startswith("  ok ") and bad.startswith(f"  DAMAGED {index}: not as built: {largest.name}. ")
     (index / HASHES).unlink()
     assert main(["doctor", str(index)]) == 1
     assert f"lacks its file '{HASHES}'" in capsys.readouterr().out
-    (index / HASHES).write_text("[]")
-    assert main(["doctor", str(index)]) == 1
-    assert "does not say what was built" in capsys.readouterr().out
-    largest.unlink()
-    assert main(["doctor", str(index), str(tmp_path)]) == 1
-    assert "lacks its file" in (said := capsys.readouterr().out) and "no complete index of ours" in said
 
 
 def test_the_same_build_again_has_the_same_manifest(built: IndexConfig) -> None:

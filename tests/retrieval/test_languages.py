@@ -11,25 +11,19 @@ from typing import Any
 
 import pytest
 
-from corag.core.errors import ConfigError
 from corag.core.protocols import Retriever, search_note
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
 from retrieval.index.manifest import IndexManifest
-from retrieval.lucene.languages import LANGUAGES, check_language, open_analyzer, prepare
+from retrieval.lucene.languages import LANGUAGES, open_analyzer, prepare
 from retrieval.search.pipeline import open_retriever
-from tests.messages import raises_message
 
 TEXTS = {
     "de": ("Die Häuser stehen am Fluss.", "Am Berg wächst Wein.", "Haus"),
     "zh": ("杭州是浙江省的省会，位于钱塘江边。", "这座山上种葡萄。", "浙江的省会"),
     "ja": ("東京は日本の首都です。", "山で葡萄を作っています。", "日本の首都"),
-    "ko": ("서울은 한국의 수도이다.", "산에서 포도를 기른다.", "한국 수도"),
     "th": ("เชียงใหม่เป็นเมืองที่ใหญ่ที่สุดในภาคเหนือ", "บนภูเขามีไร่องุ่น", "เมืองใหญ่ภาคเหนือ"),
     "km": ("ភ្នំពេញជារាជធានីនៃប្រទេសកម្ពុជា", "នៅលើភ្នំមានទំពាំងបាយជូរ", "រាជធានីនៃប្រទេស"),
-    "ar": ("تقع المدينة على ضفة النهر الكبير.", "ينمو العنب على الجبل.", "مدينة والنهر"),
-    "hi": ("दिल्ली भारत की राजधानी है।", "पहाड़ पर अंगूर उगते हैं।", "भारत राजधानी"),
-    "ru": ("Города стоят на большой реке.", "На горе растёт виноград.", "город у реки"),
     "el": ("Οι πόλεις βρίσκονται στο ποτάμι.", "Στο βουνό φυτρώνει σταφύλι.", "πόλη"),
     "standard": ("Bæjarins hús standa við ána.", "Vínviður vex á fjallinu.", "hús"),
 }
@@ -65,14 +59,6 @@ async def test_an_index_is_searched_by_its_own_languages_analyser(language: str,
 def test_texts_are_composed_and_words_set_apart_where_lucene_cannot() -> None:
     assert prepare("Zu\u0308rich", "de") == "Z\u00fcrich"
     assert prepare("រាជធានីនៃប្រទេស", "km") == "រាជធានី នៃ ប្រទេស"
-
-
-def test_an_unknown_language_is_refused() -> None:
-    for code in ("zh-CN", "xx"):
-        with raises_message(ConfigError):
-            check_language(code)
-    with pytest.raises(ConfigError, match="no analyser for the language"):
-        IndexConfig([], "", language=code)
 
 
 @pytest.mark.slow
@@ -122,8 +108,3 @@ async def test_a_query_longer_than_a_model_reads_is_said(
     )
     await reranked.close()
     assert len(threads) == 1, "two at once would change each other's limits"
-    fused = await open_retriever(RetrieverConfig([index_of("bm25"), index_of("dense")]))
-    query = " ".join(f"w{number}" for number in range(1_500))
-    notes = {search_note(await fused.search(query, 2)) for _ in range(2)}
-    assert len(notes) == 1 and "the encoder read the first 256" in notes.pop(), "remembered hits keep it"
-    await fused.close()

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from corag.core.protocols import NotedHits
-from corag.core.tools import SearchStep, Tools
-from corag.core.types import Hit, Passage, Question
+from corag.core.types import Passage
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
 from retrieval.index.store import PassageStore
+from retrieval.lucene.bm25 import build_lucene
 from retrieval.search.pipeline import open_retriever
 from retrieval.search.titles import TITLES, HitTitles, TitleTable
-from tests.fakes import ScriptedGenerator
-from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
+from tests.retrieval.conftest import ignore, search, static_encoder, write_jsonl
 from tests.retrieval.test_http import served
 
 FILM = Passage(
@@ -116,35 +115,27 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bm25"
 
 
-async def search(query: str, k: int, index: Path, **options: object) -> Sequence[Hit]:
-    retriever = await open_retriever(RetrieverConfig([str(index)], **options))  # type: ignore[arg-type]
-    try:
-        return await retriever.search(query, k)
-    finally:
-        await retriever.close()
-
-
 @pytest.mark.slow
 async def test_two_hops_are_reached_by_one_search(index: Path) -> None:
-    plain = await search(QUESTION, 5, index)
+    plain = await search(index, QUESTION, 5)
     assert "eason" not in {hit.passage.id for hit in plain}, "it shares no word with the question"
-    hits = await search(QUESTION, 5, index, links="titles")
+    hits = await search(index, QUESTION, 5, links="titles")
     ids = [hit.passage.id for hit in hits]
     assert ids[0] == "film" and "eason" in ids
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert isinstance(hits, NotedHits)
     assert "'The Prairie King (1927 film)' (named in the query)" in hits.note
     assert "'Reeves Eason' (mentioned in 'The Prairie King (1927 film)')" in hits.note
-    everything = [hit.passage.id for hit in await search(QUESTION, 40, index, links="titles")]
+    everything = [hit.passage.id for hit in await search(index, QUESTION, 40, links="titles")]
     assert len(everything) == len(set(everything)) == len(NOISE) + 2, "no repeats"
 
 
 @pytest.mark.slow
 async def test_what_links_do_is_set_by_options(index: Path) -> None:
-    plain = await search(QUESTION, 5, index)
-    off = await search(QUESTION, 5, index, links="titles", link_named=0, link_weight=0)
+    plain = await search(index, QUESTION, 5)
+    off = await search(index, QUESTION, 5, links="titles", link_named=0, link_weight=0)
     assert [hit.passage for hit in off] == [hit.passage for hit in plain]
-    unlifted = await search(QUESTION, 2, index, links="titles", link_weight=0)
+    unlifted = await search(index, QUESTION, 2, links="titles", link_weight=0)
     others = [hit.passage.id for hit in plain if hit.passage != FILM]
     assert [hit.passage.id for hit in unlifted] == ["film", others[0]]
     fingerprints = set()
@@ -169,16 +160,6 @@ def test_the_table_is_kept_and_made_again_if_it_is_torn(index: Path) -> None:
     store.close()
 
 
-def plain_lucene(index: Path) -> Path:
-    """Return the index as Pyserini makes it: without our table of passages."""
-    lucene = index.parent / "lucene"
-    lucene.mkdir(exist_ok=True)
-    for file in index.iterdir():
-        if file.name.startswith(("_", "segments")):
-            (lucene / file.name).write_bytes(file.read_bytes())
-    return lucene
-
-
 def own_search(query: str, k: int) -> list[tuple[Passage, float]]:
     """Search as a user's own function does: here, all passages that share a word with the query."""
     words = set(re.findall(r"\w{4,}", query.lower()))
@@ -198,7 +179,9 @@ async def test_every_kind_of_search_follows_links(index: Path, tmp_path: Path) -
         build_index(IndexConfig([str(corpus)], out=out, kind="dense", encoder=encoder, part=part), ignore)
     parts = [str(tmp_path / "part1"), str(tmp_path / "part2")]
     own = "tests.retrieval.test_links:own_search"
-    bm25, lucene = str(index), str(plain_lucene(index))
+    bm25, lucene = str(index), str(tmp_path / "lucene")
+    # As Pyserini makes it: without our table of passages.
+    build_lucene(PASSAGES, tmp_path / "lucene", 2, ignore)
     for searched in ([own], [bm25, own], [lucene], [dense], [bm25, dense], parts):
         retriever = await open_retriever(RetrieverConfig(searched, links="titles"))
         hits = await retriever.search(QUESTION, 40)
@@ -237,17 +220,6 @@ def test_a_word_above_many_hits_is_no_name_where_no_source_shows_what_it_is() ->
 
 
 @pytest.mark.slow
-async def test_the_trace_keeps_which_passage_came_by_which_link(index: Path) -> None:
-    retriever = await open_retriever(RetrieverConfig([str(index)], links="titles"))
-    tools = Tools(Question("q", QUESTION), ScriptedGenerator([]), retriever)
-    await tools.search(QUESTION, k=3)
-    await retriever.close()
-    (step,) = tools.steps
-    assert isinstance(step, SearchStep)
-    assert "'Reeves Eason' (mentioned in 'The Prairie King (1927 film)')" in step.note
-
-
-@pytest.mark.slow
 async def test_a_title_of_many_passages_does_not_flood_the_hits(tmp_path: Path) -> None:
     """A book's one title above all its passages brings two of them, those that fit the query best."""
     book = [Passage(f"b{number}", "The Long Chronicle", f"Chapter {number} of it.") for number in range(60)]
@@ -255,19 +227,6 @@ async def test_a_title_of_many_passages_does_not_flood_the_hits(tmp_path: Path) 
     lamp = Passage("lamp", "Lamp", "The lighthouse keeper is in The Long Chronicle.")
     corpus = write_jsonl(tmp_path / "corpus.jsonl", [*NOISE, *book, lamp])
     build_index(IndexConfig([str(corpus)], out=str(tmp_path / "bm25")), ignore)
-    hits = await search("Who is the lighthouse keeper?", 5, tmp_path / "bm25", links="titles")
+    hits = await search(tmp_path / "bm25", "Who is the lighthouse keeper?", 5, links="titles")
     ids = [hit.passage.id for hit in hits]
     assert "b40" in ids and sum(name.startswith("b") for name in ids) <= 2, ids
-
-
-def test_documents_are_mentioned_by_title_and_file() -> None:
-    passages = [
-        Passage("a", "Travel Policy > Scope", "", "rules/travel_policy.md"),
-        Passage("b", "Travel Policy > Costs", "40 euros a day.", "rules/travel_policy.md"),
-        Passage("c", "Lease", "An agreement with Acme.", "lease-2024.pdf", 1),
-    ]
-    table = TitleTable.build(passages)
-    for text, row in (("as the Travel Policy has it", 0), ("see travel_policy.md", 0), ("in Lease-2024", 2)):
-        (mention,) = table.find(text)
-        assert mention.rows[0] == row, text
-    assert table.find("Costs and Scope") == [], "headings of one word"

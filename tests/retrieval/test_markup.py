@@ -26,11 +26,8 @@ def lines(document: Document) -> list[str]:
         ("H<sub>2</sub>O, Fe(OH)<sub>3</sub>, x<sub>i</sub>y", "H2O, Fe(OH)3, x_i y"),
         ("log<sub>2</sub>10 and 101<sub>2</sub>", "log_2 10 and 101_2"),
         ("5 km<sup>2</sup>, 3 metres<sup>2</sup>, e<sup>x+1</sup>", "5 km^2, 3 metres^2, e^(x+1)"),
-        ("Ca<sup>2+</sup> and <sup>14</sup>C at 20<sup>o</sup>C", "Ca^2+ and 14C at 20°C"),
         ("the 19<sup>th</sup>, 1<sup>er</sup>, M<sup>me</sup>, n<sup>o</sup> 5", "the 19th, 1er, Mme, no 5"),
-        ("Acme<sup>TM</sup> and Acme<sup>®</sup>", "Acme™ and Acme®"),
         ("The town<sup>[1]</sup> grew<sup>2</sup> fast.<sup>3</sup>", "The town [1] grew [2] fast. [3]"),
-        ("in 1995<sup><a href='#fn1'>3</a></sup>and", "in 1995 [3] and"),
         ("town<a class='footnote' href='#f4'>4</a> and <a href='#_ftn1'>[1]</a>.", "town [4] and [1]."),
         ("Sales<sup>(1)</sup> Costs<sup>a</sup> Total<sup>*</sup>", "Sales [1] Costs [a] Total [*]"),
         ("map<sup>1,2</sup> war<sup>3–5</sup>", "map [1,2] war [3–5]"),
@@ -38,7 +35,6 @@ def lines(document: Document) -> list[str]:
         ("word<sup>new!</sup> next<sup>see the other page</sup>", "word^(new!) next see the other page"),
         ("<sup>1</sup>See the town.", "[1] See the town."),
         ("a<sup class='footnote'>[<a href='#_fn1'>1</a>]</sup> b[<a href='#fn2'>2</a>]", "a [1] b[2]"),
-        ("a<span class='footnote'>2</span>, <span class='name'>Ada</span>", "a [2], Ada"),
         ("See <a class='reference internal' href='x.html#abs'>abs()</a>.", "See abs()."),
     ],
 )  # fmt: skip
@@ -83,19 +79,16 @@ def test_headings_in_buttons_panels_and_an_articles_footer_are_text() -> None:
 @pytest.mark.parametrize(
     ("markup", "note"),
     [
-        (f"<nav><a href=/>Home</a><p>{_PROSE}</p>", "112 words of text are marked as navigation"),
         (
             f"<h1>A</h1><p>{_PROSE * 3}</p><nav><a href=/>Home</a><p>{_PROSE}</p>",
             "112 words of text are marked",
         ),
         (f"<p>Teaser.</p><div hidden>{_PROSE}</div>", "most of its text is in hidden parts: read"),
-        (f"<body style='display: none'><p>{_PROSE}</p>", "most of its text is in hidden parts: read"),
         (
             f"<main><p>Teaser.</p></main><div>{_PROSE}</div>",
             "most of its text is in parts outside the main one",
         ),
         (f"<p>Loading</p><noscript><p>{_PROSE}</p></noscript>", "most of its text is in text for browsers"),
-        (f"<footer>{_PROSE}</footer>", "most of its text is in page headers and footers: read"),
     ],
 )
 def test_what_would_keep_most_of_a_page_out_is_read_and_said(markup: str, note: str) -> None:
@@ -110,8 +103,6 @@ def test_what_would_keep_most_of_a_page_out_is_read_and_said(markup: str, note: 
         f"<title>A<p>{_PROSE}</p>",
         f"<p>One<!-- two <b>three</b></p><p>{_PROSE}</p>",
         f"<p>One</p><script>var x;<p>{_PROSE}</p>",
-        f"<p>One</p><iframe src=x><p>{_PROSE}</p>",
-        f"<p>One</p><textarea><p>{_PROSE}</p>",
     ],
 )
 def test_what_never_ends_does_not_begin(markup: str) -> None:
@@ -171,27 +162,12 @@ def test_signs_within_words_and_words_side_by_side() -> None:
     assert document.left_out == {"readings above characters": 1, "pictures": 2}
 
 
-def test_what_a_page_shows_and_a_reader_cannot_write_is_counted() -> None:
-    document = page(
-        "<p>Text.<img src=a><img src=b alt=''><img src=c alt='The old town of Alby'></p>"
-        "<video src=v></video><iframe src=i>No frames</iframe><input value='Ada Orm'>"
-        "<input type=hidden value=x>of Alby<select></select>in salt"
-        "<picture><source src=d><img src=d></picture>"
-    )
-    assert lines(document) == ["Text. The old town of Alby", "of Alby in salt"]
-    assert document.left_out == {
-        "pictures": 2, "embedded files and media": 2, "form fields and buttons": 2,
-        "text for browsers without scripts or plug-ins": 2,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("Use <script> here.\n\nMore.\n\n## H\n\nEnd.", ["Use <script> here.", "More.", "H > End."]),
         ("One.\n\n<script>\n\nMore.", ["One.", "<script> More."]),
         ("One.\n\n<iframe src='x'>\n\nMore.", ["One.", "<iframe src='x'>", "More."]),
-        ("One.\n\n<nav>\n\nMore.", ["One.", "<nav>", "More."]),
         ("One.\n\n<!-- two\n\nThree", ["One.", "two Three"]),
         ("One <!-- no --> two.\n\n<!-- no\n\nno -->\n\nEnd.", ["One two.", "End."]),
         ("In the <head>, <nav> or <b>bold</b> 10<sup>6</sup>.", ["In the <head>, <nav> or bold 10^6."]),

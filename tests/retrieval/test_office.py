@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-from base64 import b64decode
-from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from email.message import EmailMessage
 from pathlib import Path
@@ -20,13 +17,9 @@ from corag.core.errors import DataError
 from retrieval.corpora.formats import detect_format, read_corpus
 from retrieval.corpora.sifting import CorpusReport
 from retrieval.documents.reading import DocumentCorpus
-from tests.retrieval.document_files import docx_bytes, pdf_bytes
+from tests.retrieval.document_files import docx_bytes
 from tests.retrieval.office_files import damaged, eml_bytes, epub_bytes, flipped, ipynb_bytes, xlsx_bytes
 from tests.retrieval.test_documents import note_of, read
-
-PICTURE = b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNiAAAABgADNjd8qAAAAABJRU5ErkJggg=="
-)
 
 
 def left_out_of(file: Path) -> Mapping[str, int]:
@@ -61,7 +54,6 @@ def test_a_row_of_a_csv_file_is_a_passage_that_names_its_columns(tmp_path: Path)
     [
         (b"Region;2023;2024\nAlby;5,5;7\n", ["Region: Alby | 2023: 5,5 | 2024: 7"]),
         (b"Region\t2023\nAlby\t5\n", ["Region: Alby | 2023: 5"]),
-        (b"1,2\n3,4\n", ["1 | 2", "3 | 4"]),
         ("Ort;Größe\nKöln;groß\n".encode("cp1252"), ["Ort: Köln | Größe: groß"]),
         (b"just one column\nof words\n", ["just one column", "of words"]),
         ("a,b\r\n1,x\u2028y\r\n2,z\x0bz\r\n".encode(), ["a: 1 | b: x y", "a: 2 | b: z z"]),
@@ -185,26 +177,6 @@ def test_merged_cells_of_a_sheet_name_all_of_their_columns_and_rows(tmp_path: Pa
             (6, "Town: Corford | Costs 2023: closed | Tolls 2023: 1 | Tolls 2024: 2"),
         )
     ]
-    # A name over two columns, with nothing of its own below it, has no second row.
-    rows = [["Name", None, "Role"], ["Ada", "Orm", "mayor"], ["Bob", "Ash", "clerk"]]
-    book = edited(xlsx_bytes({"Sheet": rows}), lambda sheet: sheet.merge_cells("A1:B1"))
-    texts = [text for _, text in cited(tmp_path / "c.xlsx", book)]
-    assert texts == ["Name: Ada | Name: Orm | Role: mayor", "Name: Bob | Name: Ash | Role: clerk"]
-
-
-def test_what_lies_beside_the_cells_of_a_sheet_is_counted(tmp_path: Path) -> None:
-    def add(sheet: Any) -> None:
-        from openpyxl.chart import BarChart, Reference
-        from openpyxl.comments import Comment
-
-        sheet["A2"].comment = Comment("Ask the mayor", "Ada")
-        chart = BarChart()
-        chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=2), titles_from_data=True)
-        sheet.add_chart(chart, "D1")
-
-    file = tmp_path / "b.xlsx"
-    file.write_bytes(edited(xlsx_bytes({"S": [["Town", "Mills", "Inns"], ["Alby", 3, 4]]}), add))
-    assert left_out_of(file) == {"comments": 3, "charts": 1}
 
 
 def test_hidden_rows_and_columns_of_a_sheet_are_counted(tmp_path: Path) -> None:
@@ -223,19 +195,6 @@ def test_hidden_rows_and_columns_of_a_sheet_are_counted(tmp_path: Path) -> None:
 
 
 # Presentations
-
-
-def test_what_is_written_about_a_picture_is_read_and_others_are_counted(tmp_path: Path) -> None:
-    pptx = pytest.importorskip("pptx", reason="corag[docs] brings it")
-    deck = pptx.Presentation()
-    slide = deck.slides.add_slide(deck.slide_layouts[5])
-    slide.shapes.title.text = "Alby"
-    for description in ("The old bridge of Alby", "Picture 2"):
-        picture = slide.shapes.add_picture(io.BytesIO(PICTURE), 0, 9_000_000)
-        picture.element.nvPicPr.cNvPr.set("descr", description)
-    deck.save(tmp_path / "a.pptx")
-    assert [each.text for each in read(tmp_path / "a.pptx")] == ["The old bridge of Alby"]
-    assert left_out_of(tmp_path / "a.pptx") == {"pictures": 1}
 
 
 def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path) -> None:
@@ -283,28 +242,6 @@ def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path)
     report = CorpusReport()
     list(read_corpus([tmp_path / "deck.pptx"], "auto", report))
     assert report.files[0].left_out == {"hidden slides": 4, "diagrams": 1, "hidden parts": 2}
-
-
-def test_formulas_of_a_slide_are_read_with_the_text_around_them(tmp_path: Path) -> None:
-    """PowerPoint writes such a shape twice: the second time for programs that know no formulas."""
-    pptx = pytest.importorskip("pptx", reason="corag[docs] brings it")
-    deck = pptx.Presentation()
-    shapes = deck.slides.add_slide(deck.slide_layouts[6]).shapes
-    for text in ("It is", "A picture of it"):
-        shapes.add_textbox(0, 0, 9, 9).text_frame.text = text
-    shape, other = (each.element for each in shapes)
-    office = "http://schemas.openxmlformats.org"
-    forms = shape.makeelement(f"{{{office}/markup-compatibility/2006}}AlternateContent")
-    shape.addprevious(forms)
-    for name, form in (("Choice", shape), ("Fallback", other)):
-        forms.append(forms.makeelement(f"{{{office}/markup-compatibility/2006}}{name}"))
-        forms[-1].append(form)
-    formula = f"""<a:m xmlns:a="http://schemas.microsoft.com/office/drawing/2010/main"
-        xmlns:m="{office}/officeDocument/2006/math"><m:sSup><m:e><m:r><m:t>10</m:t></m:r></m:e><m:sup><m:r>
-        <m:t>6</m:t></m:r></m:sup></m:sSup></a:m>"""
-    shape.xpath(".//a:p")[0].append(pptx.oxml.parse_xml(formula))
-    deck.save(tmp_path / "a.pptx")
-    assert [each.text for each in read(tmp_path / "a.pptx")] == ["It is10^6"]
 
 
 # Notebooks, mails, e-books, RTF
@@ -377,12 +314,6 @@ def test_all_texts_of_a_mail_are_read_in_their_order(tmp_path: Path) -> None:
     assert note_of(tmp_path / "a.eml") == note and left_out_of(tmp_path / "a.eml") == {"attachments": 2}
     torn = b"Subject: T\nContent-Type: multipart/mixed; boundary=x\n\nIts boundary is gone.\n"
     assert [each.text for each in read(tmp_path / "b.eml", torn)] == ["Its boundary is gone."]
-
-
-def test_lines_above_a_table_are_headings_of_all_its_rows(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(b"Sales,,\nin euros,,\nTown,Q1,Q2\nAlby,5,6\n")
-    (passage,) = read_corpus([tmp_path / "t.csv"], "documents", CorpusReport())
-    assert passage.title == "t > Sales > in euros" and passage.page == "row 4"
 
 
 def test_a_mail_whose_sender_is_no_address_is_read_all_the_same(tmp_path: Path) -> None:
@@ -523,8 +454,6 @@ def test_the_slides_of_a_presentation_that_can_be_read_are_and_the_others_are_na
     ("name", "content", "reason"),
     [
         ("a.xlsx", b"PK\3\4 and no more", "it is damaged, or no .xlsx"),
-        ("a.xlsx", docx_bytes([("Normal", "x")])[:300], "it is damaged, or no .xlsx"),
-        ("a.epub", b"words", "it is damaged, or no .epub"),
         (
             "a.epub",
             epub_bytes("T", {"a": "<p>x</p>"}, encrypted="OEBPS/a.xhtml"),
@@ -542,11 +471,6 @@ def test_what_cannot_be_read_is_refused_with_its_reason(
         read(tmp_path / name, content)
 
 
-def test_a_mark_of_the_byte_order_is_no_damage(tmp_path: Path) -> None:
-    (cells,) = read(tmp_path / "a.ipynb", BOM_UTF8 + ipynb_bytes([("markdown", "Salt is sold here.", [])]))
-    assert cells.text == "Salt is sold here."
-
-
 def test_a_part_that_unpacks_to_more_than_it_says_is_refused_before_it_fills_the_memory(
     tmp_path: Path,
 ) -> None:
@@ -560,43 +484,7 @@ def test_a_part_that_unpacks_to_more_than_it_says_is_refused_before_it_fills_the
             read(tmp_path / name, lying)
 
 
-def lying(content: bytes, part: str) -> bytes:
-    """Return a zip of which a part unpacks to more than it says."""
-    old, file = ZipFile(io.BytesIO(content)), io.BytesIO()
-    with ZipFile(file, "w", ZIP_DEFLATED) as new:
-        for name in old.namelist():
-            new.writestr(name, bytes(5_000_000) if name == part else old.read(name))
-    return file.getvalue().replace((5_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
-
-
-def test_one_damaged_part_of_a_book_or_word_file_leaves_the_others(tmp_path: Path) -> None:
-    book = epub_bytes("T", {name: f"<body><p>Page {name}.</p></body>" for name in "abc"})
-    file = tmp_path / "a.epub"
-    assert [each.text for each in read(file, lying(book, "OEBPS/b.xhtml"))] == ["Page a.\nPage c."]
-    assert note_of(file).startswith(
-        "page OEBPS/b.xhtml cannot be read (its part OEBPS/b.xhtml is damaged, or"
-    )
-    (passage,) = read(tmp_path / "a.docx", lying(docx_bytes([("Normal", "Salt.")]), "word/styles.xml"))
+def test_one_damaged_part_of_a_word_file_leaves_the_others(tmp_path: Path) -> None:
+    (passage,) = read(tmp_path / "a.docx", flipped(docx_bytes([("Normal", "Salt.")]), b"docDefaults"))
     assert passage.text == "Salt."
-    assert note_of(tmp_path / "a.docx").startswith(
-        "its part word/styles.xml cannot be read (its part word/st"
-    )
-
-
-def test_files_that_are_left_out_are_listed_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "a.pdf").write_bytes(pdf_bytes([["Words."]]))
-    for name in ("old.doc", "map.PNG", "plan.dwg", "note.odt", "post.msg"):
-        (tmp_path / name).write_bytes(b"x")
-    corpus, report = DocumentCorpus([tmp_path]), CorpusReport()
-    list(corpus.passages(report))
-    first, *lines = corpus.notes(report)[-1].splitlines()
-    assert first == "left out of the folders: files of other endings (5)."
-    assert lines == [
-        "  1 .doc, 1 .odt: open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx",
-        "  1 .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
-        "  1 .msg: save the mails as .eml",
-        "  1 .png: a picture: recognise its text (OCR), as ocrmypdf does into a .pdf",
-    ]
-    os.rename(tmp_path / "old.doc", tmp_path / "named.rst")
-    with pytest.raises(DataError, match=r"its ending is none of .*: turn it into \.html \(pandoc"):
-        list(read_corpus([tmp_path / "named.rst"], "documents", CorpusReport()))
+    assert note_of(tmp_path / "a.docx").startswith("its part word/styles.xml cannot be read (")

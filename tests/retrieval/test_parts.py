@@ -143,18 +143,6 @@ def test_parts_of_several_indexes_or_not_of_all_of_one_are_refused(other: IndexP
         require_all_parts({"one": IndexPart(1, 2, "whole"), "other": other})
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"part": "5/4", "kind": "dense"}, "there is no part '5/4'"),
-        ({"part": "1/4"}, "only dense indexes have parts"),
-    ],
-)
-def test_parts_that_cannot_be_are_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        IndexConfig(["c.jsonl"], "out", **options)  # type: ignore[arg-type]
-
-
 def test_addresses_and_folders_are_not_mixed() -> None:
     assert RetrieverConfig(["http://a:1", "https://b"]).url == ["http://a:1", "https://b"]
     with raises_message(ConfigError):

@@ -106,20 +106,6 @@ async def test_agents_have_keys_and_shares_too(tmp_path):
             assert (await http_client.post("/mcp", json={})).status_code == 401
 
 
-def initialize(protocol="2025-06-18"):
-    about = {"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": "small", "version": "1"}}
-    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
-
-
-async def test_there_are_no_sessions_to_lose():
-    async with served() as running, running.client() as client:
-        headers = {"accept": "application/json, text/event-stream"}
-        greeting = await client.post("/mcp", json=initialize(), headers=headers)
-        assert greeting.headers["content-type"].startswith("text/event-stream")
-        assert "mcp-session-id" not in greeting.headers
-        assert (await client.get("/mcp", headers=headers)).status_code == 405
-
-
 async def test_an_agent_outlives_a_restart():
     async with served() as running:
         port = int(running.url.rpartition(":")[2])

@@ -11,9 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corag.baselines.one_step import OneStepConfig, one_step
-from corag.core.types import Passage
+from corag.core.prompting.prompt import NOTHING_LEFT_OUT
+from corag.core.runs.rows import Row
+from corag.core.tools import GenerateStep
+from corag.core.types import Answer, Passage, Question, TokenUsage
 from corag.service.conversation import AnswerRequest, CallersTools
 from corag.service.http.app import create_app
+from corag.service.http.chat import completion
 from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
 from tests import story
@@ -22,7 +26,6 @@ from tests.messages import raises_message
 from tests.service.serving import corag_preset, options, replies, served, until
 
 QUESTION = "Who is the mayor of Karlen?"
-TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
 
 
 def client_of(running, **more) -> openai.AsyncOpenAI:
@@ -119,34 +122,6 @@ async def test_an_answer_ends_with_its_sources_where_that_is_wanted():
         assert "Ada Orm" in rewrite.prompt.text and "Sources:" not in rewrite.prompt.text
 
 
-async def test_a_chain_that_repeats_itself_does_not_show_each_try():
-    """A model that always asks the same was shown as 22 lines, one for each retry."""
-
-    def stuck(request):
-        return QUESTION if kind(request) == "NEXT" else replies(request)
-
-    presets = {"corag": corag_preset(max_hops=3)}
-    async with served(options(presets), reply=stuck) as running, client_of(running) as client:
-        stream = await client.chat.completions.create(model="corag", messages=ask(), stream=True)
-        deltas = [chunk.choices[0].delta async for chunk in stream]
-        text = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
-        assert "retry" not in text
-
-
-async def test_a_search_says_which_words_of_the_question_were_left_out():
-    async with served(options({"ircot": {"method": "ircot"}})) as running, client_of(running) as client:
-        stream = await client.chat.completions.create(model="ircot", messages=ask(), stream=True)
-        deltas = [chunk.choices[0].delta async for chunk in stream]
-        text = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
-        assert "searched: the mayor of Karlen?\n  left out of the query: Who, is\n" in text
-
-
-async def test_lists_of_models_say_which_documents_there_are():
-    async with served(options(about="the town registers")) as running, running.client() as client:
-        listed = (await client.get("/v1/models")).json()["data"]
-        assert {model["corag"]["documents"] for model in listed} == {"the town registers"}
-
-
 async def test_parameters_are_honoured_or_refused():
     generator = ScriptedGenerator(replies, cuts=True)
     async with served(generator=generator) as running, client_of(running) as client:
@@ -163,11 +138,7 @@ async def test_parameters_are_honoured_or_refused():
         await answer(model="plain", temperature=0)
         for wrong in (
             {"n": 2},
-            {"tools": TOOLS, "tool_choice": "required"},
-            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}},
             {"response_format": {"type": "json_object"}},
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
-            {"logprobs": True},
             {"extra_body": {"corag": {"budget": 0}}},
             {"seed": 2**64},
             {"messages": [{"role": "user", "content": "   "}]},
@@ -441,3 +412,14 @@ async def test_a_budget_has_room_for_a_system_message():
         assert text == "Issel" and tools.spent.total <= budget
         least.append(budget)
     assert 0 < least[1] - least[0] <= 40
+
+
+@pytest.mark.parametrize("most", [None, 64])
+def test_an_answer_that_the_methods_own_limit_cut_off_says_so(most: int | None) -> None:
+    text = "It was signed in 1648 in Osnabrueck and"
+    step = GenerateStep("reader", "", (text,), ("length",), TokenUsage(1, 10, 64), NOTHING_LEFT_OUT, 0.1)
+    row = Row(Question("q", "Where?"), Answer(text, stopped="read"), (step,), {}, 0.1, "", 0.0)
+    reply = completion(
+        row, AnswerRequest("Where?", "one_step", max_tokens=most), lambda text: len(text.split())
+    )
+    assert reply["choices"][0]["finish_reason"] == "length"

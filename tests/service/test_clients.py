@@ -83,7 +83,6 @@ async def test_what_a_client_sends_by_itself_is_answered_by_every_method(each):
     [
         "What is the title of the first song on the album that the user made?",
         "### Task:\nRespond to the user query using the provided context.\n<context>x</context>\n\nWho?",
-        "What does '### Task:' mean?",
         "",
     ],
 )
@@ -118,9 +117,7 @@ async def test_odd_values_of_known_fields_are_passed_over_and_named(fields, igno
 @pytest.mark.parametrize(
     ("content", "is_whole"),
     [
-        ([QUESTION], True),
         ([{"text": QUESTION}], True),
-        ([{"type": "input_text", "text": QUESTION}], True),
         ([{"type": "text", "text": QUESTION}, {"type": "file", "file": {"file_data": "JVBERi0="}}], False),
         ([{"type": "text", "text": QUESTION}, 7, {"type": None}], False),
     ],
@@ -150,25 +147,6 @@ async def test_a_page_that_sends_the_place_of_the_answer_too_is_answered():
         assert len(service.index.retriever.queries) == 1 and QUESTION in service._generator.prompts[0]
         body["messages"][1]["content"] = "The mayor is"  # to be gone on with, which an answer is not
         assert (await client.post(CHAT, json=body)).status_code == 400
-
-
-async def test_a_wrong_address_is_told_the_right_ones():
-    async with in_process() as (client, _):
-        for path in ("/v1/v1/chat/completions", "/v1/answers/x", "/v1/responses", "/v1/nothing/<script>"):
-            said = await client.post(path, json={})
-            assert said.status_code == 404 and "script" not in said.text
-            assert "questions go to /v1/chat/completions" in said.json()["error"]["message"]
-
-
-async def test_the_schema_of_a_question_is_what_is_read():
-    async with in_process() as (client, _):
-        schema = (await client.get("/openapi.json")).json()
-        body = schema["components"]["schemas"]["ChatBody"]["properties"]
-        assert body["seed"]["anyOf"][0] == {"type": "integer", "minimum": 1 - 2**63, "maximum": 2**63 - 1}
-        assert "one of the presets" in body["model"]["description"]
-        reference = schema["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]
-        assert reference["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatBody"}
-        assert "/v1/passages/{key}" in schema["paths"] and "ChatMessage" in schema["components"]["schemas"]
 
 
 async def test_a_budget_that_is_not_enough_is_named():

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import time
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -105,7 +104,7 @@ async def test_a_key_has_its_share_and_strangers_are_refused(keys):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "# nothing\n", "short\n", "a b c\n", "0123456789abcdef-alone\n", "a 0123456789abcd\u00e9f\n"],
+    ["# nothing\n", "a b c\n", "0123456789abcdef-alone\n", "a 0123456789abcd\u00e9f\n"],
 )
 def test_a_file_without_usable_keys_is_refused_without_showing_one(tmp_path, text):
     file = tmp_path / "keys.txt"
@@ -261,17 +260,6 @@ async def test_a_servers_replies_are_forgotten_once_nobody_waits():
     async with served(options(PLAIN), generator=CachedGenerator(inner)) as running:
         for _ in range(2):  # nothing can take the place of a model in this process
             assert (await running.ask(model="plain")).json()["choices"][0]["message"]["content"] == "newer"
-
-
-async def test_a_thousand_idle_connections_do_not_hinder():
-    async with served(options(PLAIN), reply=lambda request: "yes") as running:
-        host, port = running.url.removeprefix("http://").split(":")
-        held = await asyncio.gather(*(asyncio.open_connection(host, int(port)) for _ in range(1000)))
-        started = time.perf_counter()
-        assert (await running.ask(model="plain")).status_code == 200
-        assert time.perf_counter() - started < 20
-        for _, writer in held:
-            writer.close()
 
 
 def test_presets_may_not_change_what_they_share():

@@ -19,7 +19,6 @@ from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from corag.core.citations import REFUSAL
 from corag.core.types import Passage
 from corag.service.keys import Keys as ServiceKeys
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException
@@ -187,21 +186,6 @@ def test_a_chain_draws_itself_while_it_grows(page, service):
     assert page.errors() == []
 
 
-def test_a_source_has_file_and_page_and_opens(page):
-    ask(page, preset="one-step")
-    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
-    source = (
-        "[...document.querySelectorAll('.sources details')].find((each) => each.innerText.includes('towns'))"
-    )
-    assert page.run(f"return {source}.innerText") == "Karlen towns.pdf, page 3"
-    page.run(f"{source}.open = true")
-    page.until(f"return {source}.innerText.includes('Karlen is a town')")
-    page.run("document.documentElement.dataset.theme = 'dark'")
-    picture(page, "dark")
-    paper = " ".join(page.printed())
-    assert "Ada Orm" in paper and "Enter asks" not in paper
-
-
 def documents_page(page, answer, *, hurried=True):
     """Open the page below a path, of a service that answers from documents; return it and the model."""
     model = Typist(reader(answer), hurried)
@@ -253,16 +237,6 @@ def test_citations_open_their_sources_and_what_they_do_not_bear_out_is_marked(pa
         assert page.errors() == []
 
 
-def test_a_refusal_is_shown_as_it_is(page):
-    _, serving = documents_page(page, REFUSAL)
-    with serving as running:
-        page.driver.get(running.proxy)
-        page.until("return document.querySelectorAll('#preset option').length === 2")
-        ask(page, "Who made the moon?", "step")
-        page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
-        assert page.text(".answer") == REFUSAL and page.texts(".answer mark") == []
-
-
 def test_a_form_asks_for_a_key(page, tmp_path):
     file = tmp_path / "keys.txt"
     file.write_text("alice 0123456789abcdef\n")
@@ -277,23 +251,6 @@ def test_a_form_asks_for_a_key(page, tmp_path):
         page.until("return !document.querySelector('#ask').hidden")
         ask(page)
         page.until("return document.querySelector('.answer')?.textContent === 'Ada Orm'")
-
-
-def test_escape_cancels_and_the_place_is_free(page, service):
-    running, held = service
-    held.free.clear()
-    ask(page)
-    page.until("return document.querySelectorAll('.lane .search').length >= 1")
-    assert page.run("return !document.querySelector('#cancel').hidden")
-    page.press(Keys.ESCAPE)
-    page.until("return document.querySelector('.lane-head .tag').textContent === 'cancelled'")
-    end = time.monotonic() + 30
-    while running.service.admission.claims:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    held.free.set()
-    ask(page)
-    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
 
 
 def test_a_lost_connection_is_told_and_asking_again_works(page, service):
@@ -332,19 +289,3 @@ def test_nothing_that_passages_or_models_say_runs(page, service):
         page.driver.switch_to.alert.accept()
     loaded = "return performance.getEntriesByType('resource').map((each) => new URL(each.name).origin)"
     assert set(page.run(loaded)) == {page.run("return location.origin")}, "nothing comes from elsewhere"
-
-
-def test_it_works_by_keyboard_and_says_its_names(page):
-    unnamed = """
-        return [...document.querySelectorAll('button, select, textarea, input, a, summary')].filter((each) =>
-          !(each.labels?.length || each.getAttribute('aria-label') || each.textContent.trim())).length"""
-    ask(page)
-    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
-    assert page.run(unnamed) == 0
-    assert page.focused() == "question"
-    page.press(Keys.TAB)
-    assert page.focused() == "preset"
-    page.press(Keys.TAB)
-    assert page.focused() in ("send", "cancel")
-    page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    assert page.serious() == []

@@ -167,18 +167,6 @@ async def test_an_index_that_cannot_be_opened_or_is_gone_leaves_the_old_one_in_u
         await until(lambda: bool(events(log, "index_taken")), 30)
 
 
-async def test_the_same_index_built_again_is_not_reloaded(tmp_path):
-    editions = Editions(tmp_path)
-    await editions.build(0)
-    async with reloading(editions) as (service, log, client):
-        before = service.index
-        again = IndexConfig([str(editions.docs)], str(editions.index), overwrite=True)
-        await asyncio.to_thread(build_index, again, ignore)
-        await asyncio.sleep(1)
-        assert service.index is before and not events(log, "index_taken")
-        assert (await ask(client, 0)).status_code == 200
-
-
 async def test_a_dense_index_is_taken_over_with_the_encoder_that_is_open(tmp_path):
     (tmp_path / "docs").mkdir()
     config = IndexConfig([str(tmp_path / "docs")], str(tmp_path / "dense"), kind="dense")

@@ -21,7 +21,7 @@ from corag.baselines.one_step import OneStepConfig
 from corag.chains.config import CoRAGConfig
 from corag.cli.commands.merge import MergeOptions, main
 from corag.cli.commands.quickstart import METHODS
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from corag.generation.adapter_weights import check_weights
@@ -237,36 +237,6 @@ def test_a_mirror_with_other_shards_is_the_same_model(adapter: str, tiny_model: 
     assert check_adapter(adapter, str(mirror))[1] == ""
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "said"),
-    [
-        ("adapter_config.json", '{"r": ', "is not valid JSON"),
-        ("adapter_config.json", "[]", "is not valid JSON"),
-        ("adapter_config.json", "Caf\xe9", "is not UTF-8"),
-        ("training.json", "{", "is not valid JSON"),
-        ("training.json", '{"settings": {"base": "x"}, "result": 1}', "does not say what .* was trained for"),
-    ],
-)
-def test_the_files_of_a_damaged_adapter_are_named(
-    file: str, text: str, said: str, tiny_model: str, tmp_path: Path
-) -> None:
-    adapter = random_adapter(tmp_path / "adapter", tiny_model)
-    Path(adapter, file).write_bytes(text.encode("latin-1"))
-    with pytest.raises(DataError, match=f"{file}.* {said}"):
-        check_adapter(adapter, tiny_model)
-
-
-def test_damaged_weights_are_a_sentence(tiny_model: str, tmp_path: Path) -> None:
-    model, adapter = shutil.copytree(tiny_model, tmp_path / "model"), tmp_path / "adapter"
-    random_adapter(adapter, tiny_model)
-    says_its_base(str(adapter), "")
-    for folder in (model, adapter):
-        (weights,) = folder.glob("*.safetensors")
-        weights.write_bytes(weights.read_bytes()[:1000])
-        with pytest.raises(ConfigError, match=f"'{folder}' has damaged weights .*: copy or fetch its files"):
-            transformers_with(str(model), str(adapter))
-
-
 @pytest.mark.parametrize("missing", [".", "nowhere"])
 def test_a_folder_without_an_adapter_is_refused(missing: str, tiny_model: str, tmp_path: Path) -> None:
     folder = str(tmp_path / missing)
@@ -333,21 +303,6 @@ def test_merging_overwrites_nothing(adapter: str, tmp_path: Path) -> None:
             main(MergeOptions(adapter, str(tmp_path / name)))
     with raises_message(ConfigError):
         main(MergeOptions(adapter))
-
-
-def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(
-    tiny_model: str, tmp_path: Path
-) -> None:
-    adapter = random_adapter(tmp_path / "adapter", tiny_model)
-    ended = merge(adapter, tmp_path / "merged")
-    assert ended.returncode == 2
-    said = f"'{adapter}' does not say what it was trained for: name its base (model)."
-    assert ended.stderr == f"corag: {said}\n"
-    assert (
-        main(MergeOptions(adapter, str(tmp_path / "merged"), model=tiny_model, dtype="float32")).status == 0
-    )
-    merged = scores(transformers_with(str(tmp_path / "merged")))
-    assert merged == pytest.approx(scores(transformers_with(tiny_model, adapter)), abs=1e-4)
 
 
 def test_merging_into_another_base_model_is_refused(adapter: str, other_model: str, tmp_path: Path) -> None:

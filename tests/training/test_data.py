@@ -7,8 +7,6 @@ import typing
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corag.chains.chain import Hop
 from corag.chains.method import corag
@@ -22,10 +20,10 @@ from corag.generation.thinking import ThinkingOptions
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt
 from tests.messages import raises_message
 from tests.thinking_model import HYBRID, SUB_QUERY, thinking_tokenizer
-from tests.training.toy import ALL, BY_ID, CORAG, QUESTION, REFUSAL, SAMPLE, WORLD, examples_of, write_chains
+from tests.training.toy import ALL, BY_ID, CORAG, QUESTION, REFUSAL, WORLD, examples_of
 from tests.vocabularies import ALL_FAMILIES, renderer_of
 from training import row_tasks
-from training.chains import ChainRow, read_chains
+from training.chains import ChainRow
 from training.data import RowsConfig, is_validation, tokenise
 from training.row_tasks import RowTask, TrainingExample, best_stop_hop
 from training.sampling import SampledChain
@@ -179,19 +177,6 @@ def test_a_draft_is_what_is_asked_after_the_last_hop_of_a_chain_that_settles(ren
     assert BY_ID["mara velden"].text not in made.prompt.text
 
 
-def test_sampled_chains_become_what_sampling_asked(renderer, tmp_path):
-    rows = write_chains(tmp_path / "chains", SAMPLE, CORAG)
-    (read,) = read_chains([tmp_path / "chains"])
-    assert rows[0].answer.chains == read.chains
-    made = examples_of(read, renderer.count, ALL)
-    assert {each.task for each in made} == set(ALL.tasks)
-    for each in made:
-        if each.task == "sub_query":
-            assert each.reply == read.chain.hops[each.hop - 1].sub_query
-            for hop in read.chain.hops[: each.hop - 1]:
-                assert f". {hop.sub_query} -> {hop.sub_answer}\n" in each.prompt.text
-
-
 def test_a_row_by_hand(renderer):
     asked = TrainingExample("q1", "final_answer", 0, chat_prompt("Which river?", prefix="Answer:"), "Issel")
     row, _ = tokenise(asked, renderer, ALL)
@@ -233,15 +218,6 @@ def chain_row(name="q1", hops=3, means=None, **hop):
 
 def made_of(row, config=ALL):
     return examples_of(row, len, config)
-
-
-@given(st.lists(st.text(min_size=1), min_size=1, unique=True, max_size=20), st.integers(0, 5))
-def test_of_a_question_all_hops_are_drawn_or_none(names, seed):
-    config = replace(ALL, ratio=0.5, ratio_per="question", seed=seed)
-    for name in names:
-        tasks = [each.task for each in made_of(chain_row(name), config)]
-        assert all(tasks.count(task) in (0, 3) for task in ("sub_query", "sub_answer", "stop"))
-        assert tasks.count("final_answer") == tasks.count("no_chain") == 1
 
 
 @pytest.mark.parametrize("per", ["hop", "question"])
@@ -323,12 +299,6 @@ def test_rows_that_cannot_be_are_refused_by_name(renderer):
         tokenise(asked, renderer, replace(ALL, max_length=12))
     with raises_message(DataError):
         made_of(chain_row(passage_ids=("the glass orchard", "gone")))
-
-
-@pytest.mark.parametrize("options", [{"tasks": ()}, {"ratio": 0.0}, {"validation": 1.0}, {"max_length": 1}])
-def test_options_that_cannot_be(options):
-    with pytest.raises(ConfigError):
-        RowsConfig(**options)
 
 
 def test_a_task_is_an_entry_of_one_table(monkeypatch):

@@ -102,30 +102,3 @@ def test_two_processes_learn_what_one_does(options: Options, tmp_path: Path) -> 
     weights, others = (load_file(Path(each.out) / "adapter_model.safetensors") for each in (alone, both))
     for name, weight in weights.items():
         torch.testing.assert_close(others[name], weight, rtol=0, atol=2e-3)
-
-
-@pytest.mark.slow
-def test_machines_that_share_no_folder_are_told_so(options: Options, tmp_path: Path) -> None:
-    """Two machines, each with a folder of that name."""
-    file = tmp_path / "options.yaml"
-    file.write_text(yaml.safe_dump(json.loads(json.dumps(asdict(options(out="adapter", max_steps=1))))))
-    search = os.pathsep.join(filter(None, [str(Path(SFT).parents[1]), os.environ.get("PYTHONPATH")]))
-    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512", "PYTHONPATH": search}
-    machines = []
-    for rank in "01":
-        (tmp_path / rank).mkdir()
-        ranks = {"RANK": rank, "LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-        machines.append(
-            subprocess.Popen(
-                [sys.executable, SFT, "--config", str(file)],
-                cwd=tmp_path / rank,
-                env=os.environ | group | ranks,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    said = machines[1].communicate(timeout=300)[1]
-    machines[0].kill()
-    machines[0].communicate()
-    assert machines[1].returncode == 2 and "several machines need a folder 'out' that they share" in said

@@ -29,11 +29,6 @@ def test_what_is_no_argument_or_not_free_is_refused(trainer: dict[str, Any], tmp
         build_sft_arguments(config)
 
 
-def test_without_an_adapter_it_has_no_arguments() -> None:
-    with raises_message(ConfigError):
-        SftConfig(rows=["rows"], out="out", tuning="full", lora=LoraOptions(more={"use_dora": True}))
-
-
 def test_arguments_reach_the_trainer_and_the_adapter_and_are_noted(options: Options) -> None:
     words = ["--trainer", "{max_grad_norm: 0.5, optim: sgd}", "--lora.more", "{use_rslora: true}"]
     given = parse(SftConfig, ["--rows", "rows", "--out", "out", *words], "corag train", "")

@@ -19,7 +19,6 @@ from tests.messages import raises_message
 from tests.story import AUTHOR, BOOK, NOISE, TOWN, WORLD
 from training.chains import ChainRow
 from training.retriever_pairs import (
-    MakeRetrieverPairsConfig,
     RetrieverPairsConfig,
     RetrieverPairsReport,
     chain_queries,
@@ -114,6 +113,9 @@ def test_of_kept_chains_the_passages_with_the_sub_answer_are_right() -> None:
     without_gold = list(chain_queries(row(*hops, supporting=()), BY_ID, ALL))
     assert without_gold[1].positives == (NOISE.id,)
     assert list(chain_queries(row(*hops, best=None), BY_ID, ALL)) == []
+    no = Hop("Was it?", "no", False, (NOISE.id, BOOK.id))
+    by_chance = BY_ID | {BOOK.id: replace(BOOK, text="There were no survivors.")}
+    assert [each.positives for each in chain_queries(row(no, supporting=()), by_chance, ALL)] == [()]
     copies = BY_ID | {"copy": replace(BOOK, id="copy")}
     with_copy = list(chain_queries(row(*hops, supporting=("copy",)), copies, ALL))
     assert [each.positives for each in with_copy] == [(BOOK.id,), ()]
@@ -178,13 +180,6 @@ async def test_pairs_of_the_same_settings_are_left_and_others_refused(tmp_path: 
     assert await write(tmp_path, QUESTION, retriever="a") == first
     with raises_message(ConfigError):
         await write(tmp_path, QUESTION, retriever="b")
-
-
-def test_what_is_missing_is_named() -> None:
-    with raises_message(ConfigError):
-        MakeRetrieverPairsConfig(out="pairs")
-    with raises_message(ConfigError):
-        MakeRetrieverPairsConfig(questions="train.json", out="pairs")
 
 
 @pytest.mark.slow

@@ -27,11 +27,10 @@ from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest
 from eval.datasets.world.write import write_world
 from eval.experiment.run import RunConfig
-from eval.experiment.workers.config import WorkersConfig, ray_workers
+from eval.experiment.workers.config import ray_workers
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
 from tests.messages import raises_message
-from tests.training.test_stages import performed
 from training.config import SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.rounds import (
@@ -137,9 +136,6 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
             "a server cannot change its model or adapter",
             {"model": ModelConfig(backend="server", urls=("http://localhost:1",))},
         ),
-        ("no index was given", {"retriever": RetrieverConfig()}),
-        ("rounds are not sharded", {"shard": "1/2"}),
-        ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
         ("training refuses more than", {"sft": TuningOptions(max_length=512)}),
         ("of which thought gives no rows", {"rows": RowsConfig(tasks=("thought",))}),
         (
@@ -331,27 +327,6 @@ def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., R
         assert (decoded.model.name, decoded.model.adapter) == ("larger", adapter)
 
 
-def test_a_stage_is_not_performed_again_for_another_size_of_cache(
-    config: Callable[..., RoundsConfig], tmp_path: Path
-) -> None:
-    (tmp_path / "chains").mkdir()
-
-    def again(**options: Any) -> bool:
-        asked = config(**options)
-        return bool(performed(replace(plan_stages(asked, plan(asked))[0], result=tmp_path / "chains")))
-
-    assert again()
-    assert not again(
-        batch_size=7,
-        workers=WorkersConfig(kind="none"),
-        model=ModelConfig(kv_cache_gb=8, max_num_seqs=2, timeout_s=9),
-        retriever=RetrieverConfig(index=["train-index"], threads=3, cache_size=0),
-    )
-    assert again(model=ModelConfig(kv_cache_gb=8, max_context=512))
-    asked = yaml.safe_load((tmp_path / "chains.yaml").read_text())["model"]
-    assert (asked["kv_cache_gb"], asked["max_context"]) == (8, 512), "the command itself is told"
-
-
 def test_stages_sample_and_answer_with_the_workers_of_the_command(
     config: Callable[..., RoundsConfig],
 ) -> None:
@@ -390,16 +365,6 @@ def test_from_sampling_to_the_decoded_table(
     )
     assert first.returncode == 0, first.stderr
     made = tmp_path / "made"
-    stages = [
-        line
-        for line in first.stderr.splitlines()
-        if line.startswith(f"corag: {made}") and line.endswith(" ...")
-    ]
-    assert stages == [
-        f"corag: {made / name} ..."
-        for name in ("untuned/test", *(f"round-1/{what}" for what in ("chains", "rows", "adapter", "test")))
-    ]
-
     chains = read_rows(made / "round-1/chains")
     assert len(chains) == 4 and not any(row.error for row in chains.values())
     assert any(row.further["chosen"] is not None for row in chains.values())

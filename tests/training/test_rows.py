@@ -14,6 +14,7 @@ from datasets import load_from_disk
 from corag.core.errors import ConfigError, DataError
 from corag.core.language.text import mentions
 from corag.core.runs.folder import TRACES
+from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
@@ -21,6 +22,7 @@ from tests.training import toy
 from tests.training.conftest import PASSAGES, TOWNS, make_rows
 from tests.training.toy import ALL, QUESTION, SAMPLE, WORLD, examples_of, many, write_chains
 from training.chains import read_chains
+from training.config import SftConfig
 from training.data import is_validation, tokenise
 from training.rows import REPORT, read_report, write_rows
 from training.sft import load_rows
@@ -42,6 +44,15 @@ def chains(tmp_path_factory):
 
 def write(chains, out, renderer, config, world=WORLD):
     return asyncio.run(write_rows([chains], out, WordRetriever(world), renderer, config))
+
+
+def test_rows_of_which_one_folder_learns_what_the_other_sets_aside_are_refused(chains, tmp_path, renderer):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        write(chains, tmp_path / name, renderer, replace(ALL, validation=0.3, seed=seed))
+    folder = model_folder("default", weights=False)
+    load_rows(SftConfig(rows=[str(tmp_path / "a"), str(tmp_path / "b")], out="out"), folder)
+    with pytest.raises(DataError):
+        load_rows(SftConfig(rows=[str(tmp_path / "a"), str(tmp_path / "c")], out="out"), folder)
 
 
 def test_rows_are_written_and_read_back(chains, tmp_path, renderer):
@@ -169,12 +180,6 @@ def test_another_index_and_a_lost_passage_are_refused(chains, tmp_path, renderer
     with raises_message(DataError):
         write(chains, tmp_path / "rows", renderer, ALL, world=[passage("Elsewhere", "Nothing."), *WORLD[2:]])
     assert not (tmp_path / "rows").exists() and list(tmp_path.iterdir()) == []
-
-
-def test_chains_that_give_no_rows_are_refused(tmp_path, renderer):
-    write_chains(tmp_path / "chains", replace(SAMPLE, reject_below=-0.1, sure_above=-0.1), CORAG)
-    with raises_message(DataError):
-        write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
 
 
 def test_sampled_replies_that_were_cut_off_are_not_taught(chains, tmp_path, renderer):

@@ -26,7 +26,6 @@ from retrieval.config import RetrieverConfig
 from tests.eval.runs import make_run, row
 from tests.messages import raises_message
 from training.shared_records import (
-    DEFAULT_ON_HUB,
     run_options,
     shared_lines,
     shared_manifest,
@@ -264,19 +263,6 @@ def test_an_adapter_of_a_relative_model_folder_is_refused(tmp_path: Path) -> Non
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "models/tuned"}))
     with raises_message(ConfigError):
         prepare_upload(PushConfig(str(folder), "me/x"))
-
-
-def test_the_default_base_is_no_folder_that_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "default").mkdir()
-    monkeypatch.chdir(tmp_path)
-    (folder := tmp_path / "towns").mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "default"}))
-    (folder / "adapter_model.safetensors").write_bytes(b"x")
-    manifest = {"settings": {"base": {"name": "default", "digest": "0"}}, "result": {}, "starts": []}
-    (folder / "training.json").write_text(json.dumps(manifest))
-    assert f"base_model: {DEFAULT_ON_HUB}" in prepare_upload(PushConfig(str(folder), "me/x")).card
 
 
 def test_a_base_folder_that_is_gone_is_not_taken_for_a_name_of_the_hub(tmp_path: Path) -> None:

@@ -79,21 +79,6 @@ def test_a_run_is_shared_and_read_back_by_its_name(tmp_path):
     assert "10.0.0.7" not in shared["config.yaml"].decode(), "servers are this machine's own"
 
 
-def test_what_a_run_was_asked_with_is_all_that_differs_from_the_defaults(tmp_path):
-    from corag.core.runs.manifest import Manifest
-
-    options = run_options(Manifest.read(a_run(tmp_path / "run")))
-    assert options == {
-        "method": ["corag"],
-        "corag": {"preset": "small_model", "max_hops": 3},
-        "model": {"adapter": "default"},
-        "dataset": "jsonl",
-        "seed": 7,
-        "scorer": "auto",
-        "recall_at": 5,
-    }
-
-
 def test_how_a_run_searched_is_shared_too_but_where_is_not(tmp_path):
     from corag.core.runs.manifest import Manifest
 
@@ -193,37 +178,6 @@ def test_chains_are_shared_with_what_is_in_them(tmp_path):
     assert "for 3 of 10 questions" in part.card, "a part of them teaches as well"
 
 
-def test_what_cannot_be_shared_is_refused_before_anything_is_sent(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with raises_message(ConfigError):
-        prepare_upload(PushConfig(str(tmp_path / "empty"), "me/x"))
-    with raises_message(ConfigError):
-        PushConfig(str(tmp_path), "x")
-    with raises_message(ConfigError):
-        PushConfig(str(tmp_path))
-    run = a_run(tmp_path / "run")
-    with raises_message(ConfigError):
-        prepare_upload(PushConfig(str(run), "me/x", results=[str(run)]))
-    part = make_run(tmp_path / "part", [row(ADA, "Orvale", ["p1"])], asked=3)
-    with raises_message(ConfigError):  # its figures would be those of the quickest questions
-        prepare_upload(PushConfig(str(part), "me/x"))
-    (part / "shard.json").write_text("{}")
-    with raises_message(ConfigError):
-        prepare_upload(PushConfig(str(part), "me/x"))
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
-    with raises_message(ConfigError):
-        prepare_upload(PushConfig(str(own), "me/x"))
-
-
-@pytest.mark.parametrize("words", [["table", "hub:me/x"], ["run", "--config", "hub:me/x"]])
-def test_without_a_network_a_shared_run_that_is_not_here_is_one_sentence(tmp_path, words):
-    told = corag(*words, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    assert told.returncode == 2 and "the dataset hub:me/x is not on this machine" in told.stderr
-    assert len(told.stderr.strip().splitlines()) == 1
-
-
 @pytest.mark.parametrize("made", ["trained", "merged"])
 def test_a_whole_model_is_shared_with_its_base_its_rows_and_the_command_that_asks_it(
     made, tmp_path, options, tiny_model, start
@@ -268,12 +222,3 @@ def test_a_whole_model_is_shared_with_its_base_its_rows_and_the_command_that_ask
     assert "--model.name me/whole" in card and "--model.adapter" not in card
     assert "| rows of | final_answer, sub_answer, sub_query |" in card and "| questions | 8 |" in card
     assert ("| rank |" in card) == (made == "merged") and f"All settings and figures: `{record}`" in card
-
-
-def test_an_encoder_is_not_taken_for_a_language_model(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["BertModel"]}))
-    (tmp_path / "model.safetensors").write_bytes(b"x")
-    made = {"settings": {"base": {"name": "a/b", "digest": "0"}}, "result": {"steps": 1}}
-    (tmp_path / "training.json").write_text(json.dumps(made))
-    with raises_message(ConfigError):
-        prepare_upload(PushConfig(str(tmp_path), "me/x"))

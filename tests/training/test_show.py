@@ -1,4 +1,4 @@
-"""corag show: what a run, sampled chains and training rows hold of one question, as text."""
+"""corag show: what a run and training rows hold of one question, as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from corag.core.runs.folder import read_rows
 from corag.core.tools import Tools
 from eval.api.ask import answer_one
 from tests.eval.report_runs import METHODS, REFUSAL, World, write
-from training.chains import read_chains
 from training.rows import REPORT
 
 
@@ -58,19 +57,6 @@ def test_a_stored_answer_is_drawn_as_a_new_one(
     assert all(re.search(r"EM \d+  F1 \d+|failed: ", line) for line in listed)
     assert main(["show", str(folder), "nothing"]) == 2
     assert "has no question 'nothing'" in capsys.readouterr().err
-
-
-def test_sampled_chains_say_their_scores_and_why_they_ended(
-    rows: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = Path(rows).parent / "chains"
-    (row,) = (each for each in read_chains([folder]) if each.question.id == "q2")
-    printed = shown(capsys, folder, "q2")
-    assert row.chain is not None and "gold answer: 1902; kept chain 1 of 1: score -0.100" in printed
-    assert "chain 1  score -0.100 (sum -0.400)  length drawn 2  stopped: length  <- kept" in printed
-    for hop, mean in zip(row.chain.hops, row.chain.means, strict=True):
-        assert f"  {hop.sub_query} -> {hop.sub_answer}  (2 passages)  {mean:.3f}" in printed
-    assert len(shown(capsys, folder).splitlines()) == 8
 
 
 def test_training_rows_are_shown_as_the_model_reads_them(

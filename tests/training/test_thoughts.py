@@ -238,15 +238,16 @@ def test_rows_of_readers_are_what_their_methods_ask(renderer, options):
 @pytest.mark.parametrize(
     ("tasks", "method", "k"),
     [
-        ("one_step,closed_book", "closed_book", 6),
+        ("closed_book,one_step", "one_step", 6),
         ("one_step", "one_step", 6),
         ("reader,one_step", "ircot", 6),
     ],
 )
 def test_a_training_of_readers_ends_with_a_command_that_can_be_given(tasks, method, k):
     chains = [{"options": {"ircot": asdict(replace(IRCOT, k_per_step=k))}}]
-    rows = {"chains": chains, "rows": {"tasks": tasks.split(",")}}
+    rows = {"chains": chains, "rows": {"tasks": tasks.split(",")}, "tokenizer": "ids:no chat"}
     command = ask_command({"rows": [rows]}, [], "INDEX")
+    assert command[-2:] == ["--model.chat", "no"]
     asked = parse(AskOptions, command[2:], "corag ask", "")
     assert list(asked.method) == [method]
     assert method != "one_step" or asked.of(method).k == k

@@ -25,16 +25,15 @@ from dataclasses import dataclass
 from corag.baselines.recursive.config import Mode, RecursiveConfig
 from corag.baselines.recursive.rounds import follow_references, search_in_rounds
 from corag.baselines.recursive.trail import PathSearch, Reference, Trail
-from corag.core.errors import BudgetExhaustedError
 from corag.core.language.words import count_words
 from corag.core.method import Method
-from corag.core.reader import generate_answer, reader_prompt
+from corag.core.reader import read_once
 from corag.core.tools import Tools
-from corag.core.types import Answer, Question
+from corag.core.types import Question, ReadAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class RecursiveAnswer(Answer):
+class RecursiveAnswer(ReadAnswer):
     """Recursive RAG's result.
 
     Attributes:
@@ -79,12 +78,13 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
             stop_reason = await search_in_rounds(mode, question, trail, config)
 
     # 3. Read what was found.
-    answer, is_affordable = await final_answer(question, trail, config)
+    answer = await read_once(question, trail.passages, tools, config)
     return RecursiveAnswer(
-        text=answer,
+        text=answer.text,
         passage_ids=tuple(passage.id for passage in trail.passages),
         steps=trail.steps,
-        stopped=stop_reason if is_affordable else "budget",
+        stopped=stop_reason if answer.stopped == "read" else "budget",
+        context_ids=answer.shown_ids,
         mode=mode,
         malformed=trail.malformed,
         retrieval_path=tuple(trail.path),
@@ -118,26 +118,6 @@ def mode_by_words(text: str) -> Mode:
     if count_words(text) > _LONG:
         return "recursive"
     return "self_query" if len(_QUESTION_MARK.findall(text)) > 1 else "simple"
-
-
-# The answer, from all that was found
-
-
-async def final_answer(question: Question, trail: Trail, config: RecursiveConfig) -> tuple[str, bool]:
-    """Return the answer, and whether the budget allowed all passages; where it does not, the oldest go first.
-
-    If it is too small even without passages, the answer is empty.
-    """
-    template = config.qa_template()
-    whole = reader_prompt(question, trail.passages, config)
-    prompt = trail.tools.afford(whole, config.max_answer_tokens)
-    try:
-        reply = await generate_answer(
-            prompt, config.max_answer_tokens, trail.tools, path="end", is_answer=template.whole
-        )
-    except BudgetExhaustedError:
-        return "", False
-    return template.read_answer(reply.text), prompt == whole
 
 
 METHOD = Method(

@@ -144,6 +144,9 @@ _QUESTION_WORDS = frozenset({"who", "what", "when", "where", "why", "which", "ho
 _GOES_ON = re.compile(r"[,;:]|\b(?:but|however|though)\b", re.IGNORECASE)  # an answer, after a refusal
 # Greedy, so that the last "answer is" of a line counts.
 _ANSWER = re.compile(r".* answer is:? (.*)")
+# Chat models write it in bold type, and the answer on a line of its own.
+_STATES = re.compile(r" answer is[*_]*:[*_]*\s+")
+_STATED = " answer is: "
 
 
 def stated_answer(sentence: str) -> str | None:
@@ -170,12 +173,14 @@ def extract_answer(reply: str) -> str:
 
     >>> extract_answer("The singer was born in Oslo.\nSo the answer is: Oslo.")
     'Oslo'
-    >>> extract_answer("Oslo."), extract_answer("The answer is:\n\nOslo")
+    >>> extract_answer("Oslo."), extract_answer("**The answer is:**\n\nOslo")
     ('Oslo', 'Oslo')
     """
-    reply = _unquote(reply.strip())
-    statements = [answer for line in reply.splitlines() if (answer := stated_answer(line)) is not None]
-    answer = statements[-1].strip() if statements else _without_full_stop(first_line(reply.splitlines()))
+    lines = _STATES.sub(_STATED, _unquote(reply.strip())).splitlines()
+    # A remark that follows, "(The answer is taken from the last passage.)", has no colon.
+    stating = [line for line in lines if _STATED in line] or lines
+    statements = [answer for line in stating if (answer := stated_answer(line)) is not None]
+    answer = statements[-1].strip() if statements else _without_full_stop(first_line(lines))
     if answer.startswith(("[", '"')):
         try:
             value = json.loads(answer)

@@ -185,6 +185,8 @@ class HttpGenerator(ThinkingEngine):
             sampling = replace(sampling, max_tokens=sampling.max_tokens + self.thinking_tokens)
         # What stands in the words that a reply is to begin with would end it there; it is cut behind them.
         sent = replace(sampling, stop=tuple(each for each in sampling.stop if each not in call.prefix))
+        if chat and self.thinking_tokens:  # there a server would end the thought; the reply is cut here, too
+            sent = replace(sent, stop=())
         body = call.body | ({"return_token_ids": True} if has_ids else {})
         # vLLM ends a reply by what the model's configuration names; its template may name another token.
         if self._renderer is not None:
@@ -299,16 +301,17 @@ class HttpGenerator(ThinkingEngine):
             texts = self._renderer.with_token_texts
             completions = [texts(each, call.ids, sampling) for each in completions]
         thoughts = tuple(reply.thought for reply in replies)
+        if call.route == CHAT and (self.thinking_tokens or any(thoughts)):
+            # What a thought left over of its room is not for the reply.
+            count = self._counter.count
+            completions = [limit_tokens(each, sampling.max_tokens, count) for each in completions]
         if not any(thoughts):
             return Generation(tuple(completions), usage, call.shortening)
         counts = (reply.thought_tokens or self._counter.count(reply.thought) for reply in replies)
         tokens = min(sum(counts), usage.generated)
         rest = usage.generated - tokens
         return Generation(
-            tuple(
-                limit_tokens(each, sampling.max_tokens, self._counter.count) if thought else each
-                for each, thought in zip(completions, thoughts, strict=True)
-            ),
+            tuple(completions),
             replace(usage, generated=rest, computed_generated=rest),
             call.shortening,
             TokenUsage(generated=tokens, computed_generated=tokens),

@@ -255,6 +255,8 @@ def _completion(
     """Read one sample, without what it was asked to begin with and to end at."""
     whole = choice_text(choice, chat=chat)
     start = thought_in(whole) if chat else 0
+    if chat and _reasoning(value_at(choice, "message", kind=dict)):
+        start = max(start, len(whole) - len(whole.lstrip()))  # blank lines behind a thought that comes apart
     start += repeated_length(whole[start:], prefix)
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]

@@ -88,7 +88,7 @@ def show(row: Row, request: AnswerRequest) -> tuple[str, str, dict[str, Any]]:
     fields["ignored"] = {**request.ignored, **dict.fromkeys(unheard, _NO_FINAL_CALL)}
     if request.shortened:
         fields["shortened"] = request.shortened
-    is_cut = request.max_tokens and final_steps and "length" in final_steps[-1].finish_reasons
+    is_cut = final_steps and "length" in final_steps[-1].finish_reasons
     text = record["answer"] + end_of_answer(record, request.sources)
     return text, "length" if is_cut else "stop", fields
 

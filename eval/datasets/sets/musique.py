@@ -44,6 +44,7 @@ def parse(record: Record, where: str) -> Question:
             "'musique_ans'."
         )
     paragraphs = optional_paragraphs(record, where, listed_paragraphs)
+    numbered = dict(numbered_paragraphs(record, where)) if paragraphs else {}
     identity = require_id(record, where)
     steps = list_field(record, "question_decomposition", record_name)
     if not all(isinstance(step, Mapping) for step in steps):
@@ -56,7 +57,7 @@ def parse(record: Record, where: str) -> Question:
         supporting=gold_ids(paragraphs),
         kind=shape.group() if shape else "",
         hops=int(shape.group(1)) if shape else len(steps),
-        decomposition=tuple(_parse_hop(step, paragraphs, record_name) for step in steps),
+        decomposition=tuple(_parse_hop(step, numbered, record_name) for step in steps),
         titles=gold_titles(paragraphs),
     )
 
@@ -85,15 +86,15 @@ def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph
     return list(zip(indices, paragraphs, strict=True))
 
 
-def _parse_hop(step: Record, paragraphs: list[Paragraph], record_name: str) -> GoldHop:
+def _parse_hop(step: Record, numbered: Mapping[int, Paragraph], record_name: str) -> GoldHop:
     index = step.get("paragraph_support_idx")
-    if not paragraphs or index is None:
+    if not numbered or index is None:
         passage = ""
-    elif isinstance(index, int) and 0 <= index < len(paragraphs):
-        passage = paragraphs[index].passage.id
+    elif isinstance(index, int) and index in numbered:
+        passage = numbered[index].passage.id
     else:
         raise DataError(
-            f"{record_name}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs."
+            f"{record_name}: paragraph_support_idx is {index!r}, but there are {len(numbered)} paragraphs."
         )
     return GoldHop(
         text_field(step, "question", record_name), text_field(step, "answer", record_name), passage
