@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +158,17 @@ async def make_rows(
     """
     several = chains if isinstance(chains, Sequence) and not isinstance(chains, str) else [chains]
     folders = [os.fspath(each) for each in several]
+    asked: Any = asdict(model.options) if isinstance(model, Model) else {"name": model or "default"}
     if model is None and folders:
-        model = read_chain_manifest(Path(folders[0])).last.model
+        asked = read_chain_manifest(Path(folders[0])).last.record.get("model", asked)
     options = MakeRowsConfig(
         folders,
         os.fspath(out),
-        model.options.name if isinstance(model, Model) else model or "default",
-        model.options.chat if isinstance(model, Model) else "auto",
+        asked["name"],
+        asked.get("chat", "auto"),
         or_default(config, RowsConfig),
         index.options,
-        model.options.template_args if isinstance(model, Model) else {},
+        asked.get("template_args", {}),
     )
     return RowSet(options.out, await make_rows_with(options, index.engine))
 

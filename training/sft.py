@@ -274,9 +274,8 @@ def summarise(config: ProgramOptions, manifest: dict[str, Any]) -> str:
     use = usage(config, manifest["settings"])
     method, rest = use[3], use[4:]
     taught = _taught_by_thoughts(manifest["settings"].get("rows", ()))
-    if method != "one_step":  # it is asked as it was taught, too
-        rest += taught.get("one_step", [])
-    methods = ",".join(dict.fromkeys([method, "one_step"]))
+    rest += [word for name, words in taught.items() if name != method for word in words]
+    methods = ",".join(dict.fromkeys([method, *taught, "one_step"]))
     return (
         f"{summary_line(config.out, result, losses)}\n"
         f"Use it: {join(use)}\n"

@@ -17,7 +17,7 @@ REFUSAL = "The documents do not answer this."
 """What the prompts for documents have a model reply where nothing answers."""
 _NUMBERS = re.compile(r"\[(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\]")
 _BEHIND = re.compile(rf"([.!?])([\"”»]*)((?:\s*{_NUMBERS.pattern})+)")  # a citation behind its full stop
-_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»\n]+)[\"“”»]")
+_QUOTED = re.compile(r"(?<!\w)[\"“„«]([^\"“”„«»\n]+)[\"“”»]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def check_citations(answer: str, passages: Sequence[Passage]) -> list[Claim]:
     if is_refusal(answer):
         return []
     moved = _BEHIND.sub(r"\2\3\1", answer)
-    # A quotation of several sentences belongs to one claim.
-    masked = _QUOTED.sub(lambda quotation: re.sub("[.!?]", ",", quotation[0]), moved)
+    # A quotation of several sentences belongs to one claim; its last one may end it.
+    masked = _QUOTED.sub(lambda quotation: re.sub(r"[.!?](?![\"”»])", ",", quotation[0]), moved)
     return [_claim(moved[start:end], passages) for start, end in sentence_spans(masked)]
 
 

@@ -29,7 +29,7 @@ from corag.core.prompting.shorten import texts_left
 from corag.core.prompting.template import Template
 from corag.core.protocols import Generation
 from corag.core.tools import Tools
-from corag.core.types import Answer, Passage, Question, ReadAnswer
+from corag.core.types import Passage, Question, ReadAnswer
 
 # What IRCoT's authors tell Flan-T5 before each question; it stands in their files of worked examples, too
 # (released code: question_prefix in base_configs/*flan_t5*).
@@ -164,11 +164,10 @@ async def _ask(
 
 async def read_once(
     question: Question, passages: Sequence[Passage], tools: Tools, config: ReaderConfig
-) -> Answer:
+) -> ReadAnswer:
     """Answer as :func:`read` does, with the demonstrations and passages that the token budget allows.
 
     ``stopped``: "read", or "budget" if it did not allow all; ``steps`` is 0 if it did not even allow to ask.
-    An answer that cites says which passages its prompt had numbers for.
     """
     ids = tuple(passage.id for passage in passages)
     whole = reader_prompt(question, passages, config)
@@ -176,9 +175,8 @@ async def read_once(
     try:
         answer, shown = await _ask(prompt, passages, tools, config)
     except BudgetExhaustedError:
-        return Answer("", ids, stopped="budget")
-    result = (answer, ids, 1, "read" if prompt == whole else "budget")
-    return ReadAnswer(*result, shown) if config.qa_template().cites else Answer(*result)
+        return ReadAnswer("", ids, stopped="budget")
+    return ReadAnswer(answer, ids, 1, "read" if prompt == whole else "budget", shown)
 
 
 async def generate_answer(

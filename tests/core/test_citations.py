@@ -40,6 +40,8 @@ SICK = Passage("sick", "Sick days", "A doctor's note is “due on day 3”.")
         ("Staff have thirty days [0].", ["it cites a passage that was not shown"]),
         ("Thirty days [1]. Ask first.\nA note is due [2].", ["", "it cites no passage", ""]),
         ('It says "Staff have thirty days of leave." [1] A note is due [2].', ["", ""]),
+        ('It says "Staff have thirty days of leave." A note is due [2].', ["it cites no passage", ""]),
+        ('A pipe is 5" wide [2]. Ask first. Another is 6" wide [2].', ["", "it cites no passage", ""]),
         (
             'It says "Staff have thirty days of leave. Ever" [1].',
             ['the passage that it cites does not have the words "Staff have thirty days of leave. Ever"'],

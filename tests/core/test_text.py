@@ -44,6 +44,8 @@ def test_exit_pattern(sentence, stated):
         ("It lies on the Issel.\n\n**So the answer is:** Issel", "Issel"),
         ("It lies on the Issel.\n\nSo the answer is: \n\nIssel.", "Issel"),
         ("So the answer is: Issel.\n\n(The answer is taken from the last passage.)", "Issel"),
+        ("What the answer is:\n1. It is by Mara.\n2. She is from Tarn.\nSo the answer is Issel.", "Issel"),
+        ("**So the answer is:** Issel", "Issel"),
         ('"Paris".', "Paris"),
         ("", ""),
     ],

@@ -27,7 +27,6 @@ from corag.core.types import Question, TokenUsage
 from corag.core.web import json_client
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
-from corag.generation.engines import engine_of
 from corag.generation.fitting import EstimatedTokens
 from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.wire import CHAT, COMPLETIONS, split_by_tokens
@@ -40,7 +39,6 @@ from eval.tables.columns import COLUMNS, summarise
 from tests.fakes import chat_prompt
 from tests.generation.standing_in import Served
 from tests.messages import raises_message
-from tests.tiny import save_tiny_model
 
 EVERYTHING = frozenset("chat completions logprobs usage".split())
 HOSTED = EVERYTHING - {"completions"}  # chat alone
@@ -362,19 +360,6 @@ async def test_a_tokenizer_that_is_not_the_servers_is_refused() -> None:
         with raises_message(ConfigError):
             async with opened(server, tokenizer="default"):
                 pass
-
-
-async def test_another_size_of_the_family_is_not_taken_for_the_model_that_is_named(tmp_path: Path) -> None:
-    """All sizes have one tokenizer, whose check tells nothing; a server's own name of the folder does."""
-    named = save_tiny_model(tmp_path / "Qwen2.5-7B-Instruct")
-    for served, error in (
-        ("Qwen/Qwen2.5-0.5B-Instruct", ConfigError),
-        ("Qwen/Qwen2.5-7B-Instruct", BackendError),
-    ):
-        with StandIn(VLLM, models=(served,)) as server:
-            config = ModelConfig(backend="server", urls=(server.url,), name=named)
-            with pytest.raises(error):  # the latter where it is asked for more than a stand-in has
-                await engine_of(config).open(config)
 
 
 @pytest.mark.parametrize("tokenizer", ["", "default"])

@@ -104,7 +104,7 @@ async def test_a_server_ends_a_reply_where_the_chat_template_does(
 ) -> None:
     """Though the configuration of the model that it serves may name another token."""
     family = FAMILIES[name]
-    with StandIn((tmp_path.name,)) as a:
+    with StandIn() as a:
         config = ModelConfig(backend="server", urls=(a.url,), name=family.save(tmp_path))
         generator = await open_server(config)
         a.bodies.clear()

@@ -423,3 +423,6 @@ def test_an_answer_that_the_methods_own_limit_cut_off_says_so(most: int | None) 
         row, AnswerRequest("Where?", "one_step", max_tokens=most), lambda text: len(text.split())
     )
     assert reply["choices"][0]["finish_reason"] == "length"
+    whole = replace(row, answer=replace(row.answer, text="It was signed in 1648"))  # and the reply went on
+    reply = completion(whole, AnswerRequest("Where?", "one_step"), lambda text: len(text.split()))
+    assert reply["choices"][0]["finish_reason"] == "stop"

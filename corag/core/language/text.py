@@ -145,8 +145,7 @@ _GOES_ON = re.compile(r"[,;:]|\b(?:but|however|though)\b", re.IGNORECASE)  # an 
 # Greedy, so that the last "answer is" of a line counts.
 _ANSWER = re.compile(r".* answer is:? (.*)")
 # Chat models write it in bold type, and the answer on a line of its own.
-_STATES = re.compile(r" answer is[*_]*:[*_]*\s+")
-_STATED = " answer is: "
+_STATES = re.compile(r" answer is[*_]*:[*_]*[ \n]+")
 
 
 def stated_answer(sentence: str) -> str | None:
@@ -176,9 +175,9 @@ def extract_answer(reply: str) -> str:
     >>> extract_answer("Oslo."), extract_answer("**The answer is:**\n\nOslo")
     ('Oslo', 'Oslo')
     """
-    lines = _STATES.sub(_STATED, _unquote(reply.strip())).splitlines()
-    # A remark that follows, "(The answer is taken from the last passage.)", has no colon.
-    stating = [line for line in lines if _STATED in line] or lines
+    lines = _STATES.sub(" answer is: ", _unquote(reply.strip())).splitlines()
+    # "(The answer is taken from the last passage.)" is a remark.
+    stating = [line for line in lines if not line.startswith("(")] or lines
     statements = [answer for line in stating if (answer := stated_answer(line)) is not None]
     answer = statements[-1].strip() if statements else _without_full_stop(first_line(lines))
     if answer.startswith(("[", '"')):

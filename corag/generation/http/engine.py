@@ -93,7 +93,8 @@ class _Call:
 class HttpGenerator(ThinkingEngine):
     """A :class:`corag.core.protocols.Generator` spread over servers, as :class:`JsonClient` does it.
 
-    ``lacks``: what they cannot do. ``about``: a sentence on each server that lacks something.
+    ``lacks``: what they cannot do. ``about``: a sentence on each server that lacks something, or
+    whose model has another name than the one that was given.
     """
 
     def __init__(
@@ -116,7 +117,8 @@ class HttpGenerator(ThinkingEngine):
         self.about = tuple(
             each.describe(url)
             for url, each in zip(client.urls, servers, strict=True)
-            if each.lacks or not each.forced
+            # All sizes of a family have one tokenizer, by which alone a server of vLLM's is checked.
+            if each.lacks or not each.forced or each.model not in (config.name, config.adapter)
         )
         self.fingerprint = (
             f"{config.backend}:{stable_hash(served.model)}:{tokenizer or 'estimated'}:{self.window}"
@@ -303,8 +305,13 @@ class HttpGenerator(ThinkingEngine):
         thoughts = tuple(reply.thought for reply in replies)
         if call.route == CHAT and (self.thinking_tokens or any(thoughts)):
             # What a thought left over of its room is not for the reply.
-            count = self._counter.count
-            completions = [limit_tokens(each, sampling.max_tokens, count) for each in completions]
+            count, most = self._counter.count, sampling.max_tokens
+            completions = [
+                limit_tokens(each, most, count)
+                if reply.thought or (reply.generated_tokens or 0) > most
+                else each
+                for each, reply in zip(completions, replies, strict=True)
+            ]
         if not any(thoughts):
             return Generation(tuple(completions), usage, call.shortening)
         counts = (reply.thought_tokens or self._counter.count(reply.thought) for reply in replies)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any
 
 from corag.core.errors import BackendError, ConfigError
@@ -99,13 +98,9 @@ class _Opening:
         is_named = bool(config.adapter) or config.name != ModelConfig.name
         if not models and is_named:
             return name
-        # For vLLM's servers the name is that of the tokenizer's folder, which need not be where the server
-        # has it; but all sizes of a family have one tokenizer, and a run is to say which of them answered.
-        if len(models) == 1 and not config.adapter:
-            (model,) = models
-            served = {PurePath(str(each)).name for each in (model["id"], model.get("root"))}
-            if not is_named or (self._profile is not None and PurePath(name).name in served):
-                return str(model["id"])
+        # For vLLM's servers the name is that of the tokenizer's folder, which need not be the server's.
+        if len(models) == 1 and not config.adapter and (self._profile is not None or not is_named):
+            return str(models[0]["id"])
         if not models:
             raise ConfigError(
                 f"the server {self._url} does not list its models: correct 'model.urls', or name the model "

@@ -89,6 +89,8 @@ def show(row: Row, request: AnswerRequest) -> tuple[str, str, dict[str, Any]]:
     if request.shortened:
         fields["shortened"] = request.shortened
     is_cut = final_steps and "length" in final_steps[-1].finish_reasons
+    if is_cut and not request.max_tokens:  # of a reply that went on behind its answer the answer is whole
+        is_cut = final_steps[-1].texts[-1].rstrip().endswith(row.answer.text if row.answer else "")
     text = record["answer"] + end_of_answer(record, request.sources)
     return text, "length" if is_cut else "stop", fields
 
