@@ -118,7 +118,9 @@ class HttpGenerator(ThinkingEngine):
             each.describe(url)
             for url, each in zip(client.urls, servers, strict=True)
             # All sizes of a family have one tokenizer, by which alone a server of vLLM's is checked.
-            if each.lacks or not each.forced or each.model not in (config.name, config.adapter)
+            if each.lacks
+            or not each.forced
+            or (config.name != ModelConfig.name and each.model not in (config.name, config.adapter))
         )
         self.fingerprint = (
             f"{config.backend}:{stable_hash(served.model)}:{tokenizer or 'estimated'}:{self.window}"
