@@ -184,9 +184,15 @@ def launch_program(program: str, config: LaunchOptions) -> int:
     command = launch_command(program, launch, options.get("tuning", ""))
     with tempfile.TemporaryDirectory(prefix="corag-") as folder:
         try:
-            return run_with_options(command, options, Path(folder) / "options.yaml")
+            status = run_with_options(command, options, Path(folder) / "options.yaml")
         except KeyboardInterrupt:
             raise KeyboardInterrupt(interruption_note(Path(options["out"]))) from None
+    if status == -signal.SIGKILL:  # its process could say nothing
+        kept = interruption_note(Path(options["out"]))
+        print_line(
+            f"corag: killed, as the system does where memory ends: {kept} A smaller batch_size needs less."
+        )
+    return status
 
 
 def launch_command(program: str, launch: Sequence[str], tuning: str) -> list[str]:

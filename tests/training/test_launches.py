@@ -24,6 +24,7 @@ from retrieval.index.build import build_index
 from tests.training.conftest import PASSAGES, make_rows
 from training.checkpoints import last_checkpoint
 from training.config import SftConfig
+from training.stages import TrainOptions, launch_program
 
 Options = Callable[..., SftConfig]
 CORAG = [sys.executable, "-m", "corag.cli"]
@@ -161,6 +162,15 @@ def test_a_second_command_in_a_folder_is_refused_before_anything_opens(
         assert f"corag: another corag run (process {os.getpid()} on " in said
         assert f"is at work in 'made/{folder}'" in said
         assert sorted(Path("made").rglob("*")) == before
+
+
+def test_a_training_that_the_system_killed_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dies.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    options = TrainOptions(rows=["rows"], out=str(tmp_path / "out"))
+    assert launch_program(str(tmp_path / "dies.py"), options) == -signal.SIGKILL
+    assert "no checkpoint" in capsys.readouterr().err
 
 
 @pytest.mark.slow
