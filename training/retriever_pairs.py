@@ -328,12 +328,8 @@ def chain_queries(
         if not hop.refused:
             hop_passages = [passages[name] for name in hop.passage_ids if name in passages]
             # "yes" and "no" stand in passages by chance.
-            holding = [
-                each
-                for each in hop_passages
-                if normalize_answer(hop.sub_answer) not in ("yes", "no")
-                and mentions([each.contents], [hop.sub_answer])
-            ]
+            answers = [] if normalize_answer(hop.sub_answer) in ("yes", "no") else [hop.sub_answer]
+            holding = [each for each in hop_passages if mentions([each.contents], answers)]
             gold = row.question.supporting
             right = tuple(each.id for each in holding if not gold or is_gold(each, gold, passages))
             text = search_text(config.text, hop.sub_query, row.question.text, last)
