@@ -38,6 +38,7 @@ _ROUNDING = 1e-5  # more than float32 sums of some hundred products are off
 # second among 62,158 x 384 without, whatever the batch; with matrices 250 one by one, 385 of 2, 731 of 4 and
 # 1,052 of 8 at once. Threads wait for each other after every block of vectors, 1,024 by default.
 _BLAS_WORK, _BLAS_ROWS = 1_024, 1 << 14
+_DEEP = 512  # candidates or lists of a check; FAISS's 16 missed five of twelve rows of a graph of one thread
 _CANDIDATES = 10  # for a hit, of a compressed index whose vectors are beside it: 20 find no more
 _TOKENS_AROUND = 4  # tokens that a tokenizer puts before and behind a text, at most
 _BLOCK_BYTES = 64 << 20  # most that a step of an exact search takes beside its results
@@ -198,8 +199,9 @@ class FaissIndex:
             stored = np.stack([self._index.reconstruct(row) for row in sample_rows(self.rows)])
             check_vectors(what, passages, stored, encoder, prefix, advice)
         else:
-            # One of its own: how deep it looks is not how deep searches shall.
-            check_compressed(what, passages, _map_index(self._path), encoder, prefix, advice)
+            # Another of the same file: how deep it looks is not how deep searches shall.
+            deep = FaissIndex(self._path, self._read_id, ef_search=_DEEP, nprobe=_DEEP)
+            check_compressed(what, passages, deep._index, encoder, prefix, advice)
 
     def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
         """Return the nearest passages of each query."""

@@ -20,8 +20,6 @@ _SAMPLE_SIZE = 12  # passages
 _SAME_COSINE = 0.995  # two encodings of a text in float32, bfloat16 or float16 have .999 and more
 _SHARE = 0.75  # of the passages: some may have been cut elsewhere, or written a little differently
 _NEAREST_HITS = 10  # hits of a compressed index among which a passage's own row has to be
-_LISTS = 128  # that are looked through for them
-_CANDIDATES = 512  # of a graph: with FAISS's 16, a graph built on one thread missed five rows of twelve
 # How title and text were put together for the encoder: ours, FlashRAG's and Search-R1's, others'.
 _LAYOUTS: tuple[Callable[[Passage], str], ...] = (
     lambda passage: passage.contents,
@@ -76,15 +74,8 @@ def check_compressed(
 ) -> None:
     """Raise :class:`IndexMismatchError` unless a FAISS index finds a few passages by their own vectors.
 
-    For those that keep no vectors to compare. The arguments are those of :func:`check_vectors`; the index is
-    made to look deeper than searches do, and stays so.
+    For those that keep no vectors to compare. The arguments are those of :func:`check_vectors`.
     """
-    import faiss
-
-    if isinstance(index, faiss.IndexIVF):
-        index.nprobe = min(_LISTS, index.nlist)
-    elif isinstance(index, faiss.IndexHNSW):
-        index.hnsw.efSearch = _CANDIDATES
     rows = np.array(sample_rows(int(index.ntotal)))[:, None]
     near = min(_NEAREST_HITS, max(2, int(index.ntotal) // 50))
     _check(
