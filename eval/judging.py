@@ -60,11 +60,6 @@ class JudgedRun:
     scorer: str
     reasons: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def judged_nothing(self) -> bool:
-        """Whether the judge failed at every question that it was asked, or replied what cannot be read."""
-        return 0 < self.judge_failed + self.unreadable == self.n - self.failed
-
     def __str__(self) -> str:
         wrong = f"{self.failed} failed, {self.judge_failed} the judge failed at, {self.unreadable} unreadable"
         return f"judged right {percent(self.right)}, EM {percent(self.em)}, n = {self.n} ({wrong})"

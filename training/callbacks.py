@@ -5,12 +5,14 @@ A further kind of log is one class and one line of :func:`training_callbacks`.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import signal
 import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from transformers import TrainerCallback
 
 from corag.core.pace import clock
 from corag.core.system.files import write_atomically
+from corag.core.system.machine import available_memory
 from training.checkpoints import METRICS, lines_until, peak_memory, seconds_until
 
 _FEWEST_LINES = 10  # of a training, if it has so many steps
@@ -28,7 +31,7 @@ _WINDOW = 20  # steps by which the time left is judged
 
 def training_callbacks(out: Path) -> list[TrainerCallback]:
     """Return the callbacks of a training into the folder ``out``."""
-    return [StopAtSigterm(), ProgressLines(), MetricsFile(out / METRICS)]
+    return [StopAtSigterm(), FreedMemory(), ProgressLines(), MetricsFile(out / METRICS)]
 
 
 class StopAtSigterm(TrainerCallback):  # type: ignore[misc]
@@ -66,6 +69,20 @@ class StopAtSigterm(TrainerCallback):  # type: ignore[misc]
         if not self._is_requested:
             signal.alarm(_STOP_S)  # ends the process if another one has ended and this one waits for it
         self._is_requested = True
+
+
+class FreedMemory(TrainerCallback):  # type: ignore[misc]
+    """Gives freed memory back once less is left on the machine than half of what this process ever had.
+
+    ``keep_freed_memory`` keeps it, and rows of ever other lengths leave holes that the next do not fit in: a
+    distillation of 8 rows a step took 13.6 GB at first and 18.9 after 16 steps.
+    """
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Look after every step: what is given back has to be touched anew, a few seconds."""
+        if available_memory() < 0.5e9 * peak_memory()["peak_memory_gb"]:
+            with suppress(AttributeError, OSError, TypeError):  # another C library
+                ctypes.CDLL(None).malloc_trim(0)
 
 
 class ProgressLines(TrainerCallback):  # type: ignore[misc]

@@ -61,7 +61,7 @@ async def answer_question(
         seconds,
         error,
         unix_time(tools.begun),
-        tools.passages_read.leading_to(answer, question.text) if answer is not None else (),
+        tools.passages_read.leading_to(answer, tools.question.text) if answer is not None else (),
         tuple(claims),
     )
 

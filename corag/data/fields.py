@@ -79,7 +79,9 @@ def rename(record: Record, columns: Columns) -> Record:
     """Return a record whose fields are called as ours are."""
     if not columns:
         return record
-    rest = {name: value for name, value in record.items() if name not in columns.values()}
+    # What a field is called otherwise does not take the place of the column that was named for it.
+    others = {*columns.values(), *(other for name in columns for other in NAMES.get(name, (name,)))}
+    rest = {name: value for name, value in record.items() if name not in others}
     return rest | {name: value_at(record, column) for name, column in columns.items()}
 
 

@@ -239,21 +239,27 @@ def split_rows(lines: Iterator[str], delimiter: str) -> Rows:
     csv.field_size_limit(sys.maxsize)  # a cell may hold all paragraphs of a question; csv allows 128 KB
     sample = list(islice(lines, _SAMPLE)) if delimiter == "\t" else []
     lines = chain(sample, lines)
-    if _is_quoted(sample, delimiter):
+    if delimiter != "\t" or _is_quoted(sample, delimiter):
         yield from _split_cells(lines, delimiter)
         return
-    yield 1, Note("quotation marks are part of its text, since they do not enclose cells")
-    yield from ((number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, 1))
+    marked = False
+    for number, line in enumerate(lines, 1):
+        if not marked and '"' in line:
+            marked = True
+            yield number, Note("quotation marks are part of its text, since they do not enclose cells")
+        yield number, line.rstrip("\r\n").split(delimiter)
 
 
 def _is_quoted(sample: Sequence[str], delimiter: str) -> bool:
-    """Whether quotation marks enclose cells: none is followed by text, all are closed."""
+    """Whether quotation marks enclose cells: some are seen to, none is followed by text, all are closed."""
+    reader, closed = csv.reader(sample, delimiter=delimiter, strict=True), 0
     try:
-        for _ in csv.reader(sample, delimiter=delimiter, strict=True):
-            pass
-    except csv.Error as error:
-        return len(sample) == _SAMPLE and "unexpected end" in str(error)
-    return True
+        for _ in reader:
+            closed = reader.line_num
+    except csv.Error as error:  # the sample may end within a cell
+        if len(sample) < _SAMPLE or "unexpected end" not in str(error):
+            return False
+    return any(line.startswith('"') or f'{delimiter}"' in line for line in sample[:closed])
 
 
 def _split_cells(lines: Iterator[str], delimiter: str) -> Rows:

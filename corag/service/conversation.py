@@ -177,8 +177,9 @@ async def standalone_question(request: AnswerRequest, tools: Tools) -> tuple[str
         text, *more = reply.text.strip().splitlines() or [""]
         if text.count('"') == 2 and text.startswith('"') and text.endswith('"'):  # models like to quote it
             text = text[1:-1].strip()
-        is_cut = not more and reply.completions[0].finish_reason == "length"
-        if not is_cut and len(text.split()) >= min(_FEWEST_WORDS, len(request.text.split())):
+        # Cut off, or "Here is the question:".
+        is_none = text.endswith(":") or (not more and reply.completions[0].finish_reason == "length")
+        if not is_none and len(text.split()) >= min(_FEWEST_WORDS, len(request.text.split())):
             return text, ""
     turns = [turn.text for turn in request.earlier if turn.role == "user"][-_MOST_TURNS:]
     joined = " ".join(" ".join(text[-_MOST_CHARACTERS:].split()) for text in turns)

@@ -20,7 +20,8 @@ def print_findings(console: Console, sweep: Sweep) -> None:
         )
         console.print(line, soft_wrap=True)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
-    scores = {each.name: each for each in mean_scores(sweep.test_cells)}
+    cells = [each for each in sweep.test_cells if each.name not in findings.failed_cells]
+    scores = {each.name: each for each in mean_scores(cells)}
     for cell in (scores[name] for name in findings.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True)

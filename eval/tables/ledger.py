@@ -162,10 +162,19 @@ def add_up(attempts: Iterable[SavedRow]) -> Ledger:
         stages={stage: _waiting(stage, lines) for stage in STAGES},
         remembered_searches=sum(line.remembered_searches for line in lines),
         question_seconds=Waiting.of(len(lines), [line.seconds for line in lines]),
-        wall=sum(max(line.end for line in group) - opened for opened, group in starts.items()),
+        wall=_union((opened, max(line.end for line in group)) for opened, group in starts.items()),
         retry_count=len(retried),
         retried_usage=sum((each.usage for line in retried for each in line.roles.values()), TokenUsage()),
     )
+
+
+def _union(times: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds that some times take together: shards run side by side."""
+    seconds, last = 0.0, 0.0
+    for begin, end in sorted(times):
+        seconds += max(0.0, end - max(begin, last))
+        last = max(last, end)
+    return seconds
 
 
 def spending_by_role(steps: Sequence[Step]) -> dict[str, Spending]:

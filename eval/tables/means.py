@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -29,11 +30,15 @@ _VARYING_SETTINGS: Mapping[Over, Sequence[str]] = {
 def find_points(settings: Mapping[str, Mapping[str, Any]], over: Over = "seeds") -> dict[str, list[str]]:
     """Return the runs that are one point: they differ in nothing but ``over``. By the name of the first.
 
-    Tables, reports and sweeps all take their means by this.
+    Tables, reports and sweeps all take their means by this. Runs that differ in nothing are no repeats: what
+    tells them apart, such as the values in a method of the user's own, is not in their settings.
     """
     points: dict[str, list[str]] = {}
+    equal: Counter[str] = Counter()
     for name, setting in settings.items():
-        points.setdefault(_without(setting, over).digest, []).append(name)
+        whole = Provenance(dict(setting)).digest
+        points.setdefault(f"{_without(setting, over).digest} {equal[whole]}", []).append(name)
+        equal[whole] += 1
     return {members[0]: members for members in points.values()}
 
 

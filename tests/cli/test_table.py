@@ -439,6 +439,13 @@ def test_a_table_says_which_runs_would_differ_if_they_were_made_again(tmp_path, 
     assert note in printed and "model.deterministic=true" in note
 
 
+def test_runs_that_differ_in_nothing_that_is_known_are_no_repeats_of_each_other(tmp_path):
+    closures = {f"k{n}": run_of(tmp_path / f"k{n}", range(6 * n), {"method": "mine"}) for n in (1, 4)}
+    assert "significantly above" in make_report(score_view(closures, PLAIN_VIEW)).sections
+    with raises_message(ConfigError):
+        Results(closures).table(over="seeds")
+
+
 def test_means_stand_in_every_form_and_disagreements_are_refused_where_they_do_not(tmp_path, capsys):
     runs = [run_of(tmp_path / f"seed{n}", range(6 + 6 * n), {"seed": n}) for n in range(3)]
     means = Results({each.name: each for each in runs}).table(over="seeds")

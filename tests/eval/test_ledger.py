@@ -5,6 +5,7 @@ something is not known.
 import asyncio
 import json
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from corag.core.runner import answer_all, answer_question
 from corag.core.runs.folder import RunFolder, read_attempts, write_run
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.rows import Row
+from corag.core.runs.shards import join, write_questions
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step, Tools
 from corag.core.types import Answer, Question, TokenUsage
 from corag.generation.cached import CachedGenerator
 from eval.experiment.registry import MethodOptions, bind
-from eval.tables.ledger import add_up, spending_by_role
+from eval.tables.ledger import add_up, read_ledger, spending_by_role
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import WORLD
 
@@ -135,6 +137,16 @@ async def test_the_add_up_a_real_run_agrees_with_its_steps_and_rows(tmp_path: Pa
         usage = spending.usage
         assert usage.total == spending.in_cache + spending.remembered_tokens + usage.computed
     assert ledger.question_seconds.p50 <= ledger.question_seconds.p95
+
+
+def test_shards_that_ran_side_by_side_take_their_time_once(tmp_path: Path) -> None:
+    for shard in range(3):
+        with RunFolder(
+            folder := tmp_path / f"run.shard-{shard + 1}-of-3", {}, {"shard": f"{shard + 1}/3"}
+        ) as run:
+            run.append(row(str(shard), opened := time.time(), 10.0))
+        write_questions(folder, [str(shard)])
+    assert 10 <= read_ledger(join(tmp_path / "run")).wall < 12 + time.time() - opened
 
 
 def test_thoughts_have_a_line_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

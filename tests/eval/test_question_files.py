@@ -146,6 +146,9 @@ def test_tables_with_a_header(read):
     with raises_message(DataError):
         read("q.csv", "Question,Answer\nWho?,Ada\n")
     named, _ = read("q.csv", "Question,Answer\nWho?,Ada\n", columns=["question=Question", "answers=Answer"])
+    other = {"_id": "65f0", "qid": "q1", "question": "Who?", "gold": "", "answer": "not Ada"}
+    (named_first,), _ = read("q.jsonl", [other], columns=["id=qid", "answers=gold"])
+    assert (named_first.id, named_first.answers) == ("q1", ())
     assert texts(named) == [("Who?", "Ada")]
 
 

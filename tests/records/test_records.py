@@ -122,6 +122,11 @@ def test_marks_of_a_tsv_file_enclose_cells_only_if_its_writer_quoted(tmp_path: P
     file.write_text("id\ttext\n" + "".join(f"{n}\t{text}\n" for n, text in enumerate(texts)))
     note, *rows = fields(file)
     assert isinstance(note, Note) and [row["text"] for row in rows] == texts
+    for lone in (400, 1900):  # a mark among the lines that are looked at before, and one behind them
+        texts = ['"Never closed.' if n == lone else f"passage {n}" for n in range(2500)]
+        file.write_text("id\ttext\n" + "".join(f"{n}\t{text}\n" for n, text in enumerate(texts)))
+        rows = [row for row in fields(file) if not isinstance(row, Note)]
+        assert [row["text"] for row in rows] == texts
 
 
 def test_columns_may_have_names_where_there_is_no_header(tmp_path: Path) -> None:

@@ -196,9 +196,11 @@ async def test_a_budget_is_kept():
 
 
 async def test_earlier_turns_make_a_self_contained_question():
+    rewrite = '"Where was Ada Orm born?"\nBecause'
+
     def reply(request):
         if "self-contained" in request.prompt.text:
-            return '"Where was Ada Orm born?"\nBecause'
+            return rewrite
         return replies(request)
 
     conversation = [*ask(), {"role": "assistant", "content": "Ada Orm"}, *ask("Where was she born?")]
@@ -209,6 +211,10 @@ async def test_earlier_turns_make_a_self_contained_question():
         assert "Where was Ada Orm born?" in asked[-1] and "Where was she born?" not in asked[-1]
         assert "standalone_question" not in (await running.ask()).json()["corag"]["usage"]
         assert not any("note" in step for step in said["corag"]["steps"])
+        rewrite = "Here is the question, self-contained:\n\nWhere was Ada Orm born?"
+        said = (await running.ask(messages=conversation)).json()
+        assert any("note" in step for step in said["corag"]["steps"])
+        assert "Here is the question" not in running.generator.prompts[-1]
     async with served(options(follow_ups=False), reply=reply) as running:
         said = (await running.ask(messages=conversation)).json()
         assert "standalone_question" not in said["corag"]["usage"]
