@@ -105,16 +105,24 @@ class MethodCurve:
 class Findings:
     """What the cells say together.
 
-    ``pareto``: its points, each by the first of its cells. ``frontier_cells``: all their cells.
-    ``curves``: of each method with several cells, by :func:`curve_name`. ``failed_cells``: cells in which
-    every question failed; they have no part in the rest.
+    ``frontier``: the points of the Pareto set. ``curves``: of each method with several cells, by
+    :func:`curve_name`. ``failed_cells``: cells in which every question failed; they have no part in the rest.
     """
 
-    pareto: list[str]
-    frontier_cells: list[str]
+    frontier: list[PointScores]
     curves: dict[str, MethodCurve]
     choices: list[Choice]
     failed_cells: list[str]
+
+    @property
+    def pareto(self) -> list[str]:
+        """The points of the Pareto set, each by the first of its cells."""
+        return [each.name for each in self.frontier]
+
+    @property
+    def frontier_cells(self) -> list[str]:
+        """All cells of these points."""
+        return [cell.name for each in self.frontier for cell in each.cells]
 
 
 def check_metric(cells: Sequence[Cell], metric: str) -> None:
@@ -180,10 +188,8 @@ def weigh_cells(
     for each in weighed:
         by_curve.setdefault(curve_name(each), []).append(each)
     points = {name: mean_scores(cells) for name, cells in by_curve.items()}
-    best = frontier(scores)
     return Findings(
-        [each.name for each in best],
-        [cell.name for each in best for cell in each.cells],
+        frontier(scores),
         {name: fit_cells(cells, resamples) for name, cells in points.items() if len(cells) > 1},
         choose_cells(scores, dev_scores or scores, budgets),
         list(dict.fromkeys(failed_cells)),

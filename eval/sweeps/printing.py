@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Console
 
 from eval.statistics.scaling import Fit
-from eval.sweeps.findings import mean_scores
 from eval.sweeps.record import Sweep
 from eval.tables.columns import percent
 from eval.tables.printing import figures_table
@@ -20,9 +19,7 @@ def print_findings(console: Console, sweep: Sweep) -> None:
         )
         console.print(line, soft_wrap=True)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
-    cells = [each for each in sweep.test_cells if each.name not in findings.failed_cells]
-    scores = {each.name: each for each in mean_scores(cells)}
-    for cell in (scores[name] for name in findings.pareto):
+    for cell in findings.frontier:
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True)
     if findings.curves:
