@@ -15,7 +15,7 @@ from corag.core.options.classes import Options
 from corag.core.options.names import LocalPath
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
-from corag.core.system.files import file_digest, read_jsonl, write_atomically
+from corag.core.system.files import read_jsonl, write_atomically
 from corag.data.fields import Record, gold_answer, require_id
 from eval.datasets import DATASETS, read_question_records
 from eval.datasets.corpora import index_aliases
@@ -30,6 +30,7 @@ from eval.datasets.exports import (
     two_wiki_prediction,
 )
 from eval.datasets.gold_names import is_name
+from eval.datasets.records import source_digest
 from eval.datasets.sets.two_wiki import read_aliases
 from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores
 from eval.tables.conditions import index_formats, pages_note
@@ -163,7 +164,7 @@ def gold_records(config: ExportConfig, manifest: Manifest) -> list[Record]:
             )
         except DataError:  # it was loaded on another machine; the answers can be written all the same
             return []
-    if description["dataset"] == "jsonl" or file_digest(source) != description["source"]:
+    if description["dataset"] == "jsonl" or source_digest(source) != description["source"]:
         return []
     return list(read_question_records(source, description["dataset"]))
 

@@ -94,7 +94,7 @@ def _delete_before(out: Path, day: str) -> None:
 def _open_run(preset: Cell, generator: Generator, retriever: Retriever | None, ending: str) -> RunFolder:
     """Return the run folder of a preset's answers from an index, by a name that changes with the settings."""
     settings = run_settings(preset.config, preset.method, generator, retriever)
-    environment = run_environment(preset.config, settings) | {_PRESET: preset.name}
+    environment = run_environment(preset.config, settings, retriever) | {_PRESET: preset.name}
     name = f"{folder_name(preset.name)}-{Provenance(settings).digest}{ending}"
     return RunFolder(preset.config.folder / name, settings, environment)
 

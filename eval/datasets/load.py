@@ -102,11 +102,18 @@ def load_questions(
 def read_question_records(source: str, dataset: str, split: str = "", subset: str = "") -> Iterator[Record]:
     """Stream the records of a question file, or of a Hugging Face dataset if ``split`` is given.
 
-    A missing id is made, as it was for their questions.
+    A missing id is made, as it was for their questions. Records that are no question are left out, and all
+    but the first of an id, as official scripts read one record by its id.
     """
     reader, report = find_dataset(dataset), QuestionReport(source)
-    for _, record in _placed_records(source, reader, split, subset, report):
-        yield _with_id(record, reader)
+    names = set[str]()
+    for where, record in _placed_records(source, reader, split, subset, report):
+        values = _with_id(record, reader)
+        with contextlib.suppress(DataError):
+            name = reader.parse(values, where).id
+            if name not in names:
+                names.add(name)
+                yield values
 
 
 def parse_questions(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from corag.core.errors import DataError
+from corag.core.seeds import stable_hash
+from corag.core.system.files import file_digest
 from corag.core.system.installation import require
 from corag.data.fields import Record as Fields
 from corag.data.packed import content_ending, open_bytes
@@ -32,6 +34,13 @@ def read_file_records(
             f"there is no file '{source}': check the path, or give a split to read a Hugging Face dataset."
         )
     return _lines(source, report) if content_ending(source) == ".txt" else _records(source, report, read_file)
+
+
+def source_digest(source: str) -> str:
+    """Return 16 digits that identify what a question file or a saved dataset holds, "" if it is not here."""
+    if Path(source).is_dir():  # its tables; beside them lies the time of writing
+        return stable_hash(" ".join(map(file_digest, sorted(Path(source).glob("*.arrow")))))
+    return file_digest(source)
 
 
 def _records(source: str, report: QuestionReport, read_file: FileReader) -> PlacedRecords:

@@ -38,11 +38,16 @@ class HasFingerprint(Protocol):
 
 @dataclass(frozen=True)
 class RemoteHandle:
-    """A model or an index that is open in other processes. ``lacks``: abilities that a model has not."""
+    """A model or an index that is open in other processes.
+
+    ``lacks``: abilities that a model has not. ``has_parts``: as an index's
+    :attr:`retrieval.search.stage.SearchStage.has_parts`.
+    """
 
     fingerprint: str
     lacks: Collection[Ability] = ()
     name: str = ""
+    has_parts: bool = False
 
 
 class NoModel(Generator):

@@ -16,6 +16,7 @@ from corag.core.seeds import stable_hash
 from corag.core.system.files import file_digest
 from corag.core.types import Question
 from eval.datasets import DATASETS, load_questions
+from eval.datasets.records import source_digest
 from eval.experiment.progress import print_line
 from retrieval.config import RetrieverConfig
 
@@ -129,7 +130,7 @@ class QuestionFile(Options):
     @property
     def source(self) -> dict[str, str]:
         """What tells these questions from others, for a run's settings."""
-        digest = file_digest(self.questions)
+        digest = source_digest(self.questions)
         if digest and self.dataset in DATASETS:
             for file in DATASETS[self.dataset].source_files(self.questions):
                 digest = stable_hash(f"{digest} {file_digest(file)}")

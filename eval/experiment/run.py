@@ -32,7 +32,7 @@ from eval.experiment.backends import (
     check_setup,
     print_once,
 )
-from eval.experiment.executor import AnswerTask, Executor, HasFingerprint
+from eval.experiment.executor import AnswerTask, Executor, HasFingerprint, RemoteHandle
 from eval.experiment.gold import lies_here, match_gold
 from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into, in_turn
@@ -41,7 +41,7 @@ from eval.experiment.opening import prepare_output
 from eval.experiment.questions import QuestionFile, question_notes
 from eval.experiment.registry import bind
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
-from retrieval.index.aliases import load_aliases
+from retrieval.search.stage import SearchStage
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def open_run(
     ``notes``: what else to record of this start. Raises :class:`ConfigError` for a run of other settings.
     """
     settings = run_settings(config, name, model, index)
-    environment = run_environment(config, settings) | dict(notes or {})
+    environment = run_environment(config, settings, index) | dict(notes or {})
     path = run_path(config, name, settings, cell)
     if own_objects := _own_objects(config, name):
         environment["own_objects"] = own_objects
@@ -248,7 +248,9 @@ def _own_objects(config: RunConfig, name: str) -> dict[str, str]:
     return known_by | ({name: "source text"} if method.code else {})
 
 
-def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
+def run_environment(
+    config: RunConfig, settings: Mapping[str, Any], index: HasFingerprint | None
+) -> dict[str, Any]:
     """Return what a run's start records beside its settings: nothing of it changes a result."""
     return environment() | {
         "model": asdict(config.model),
@@ -261,7 +263,7 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
         "recall_at": config.recall_at,
         "shard": config.shard,
         "corpus": describe_corpora(config.retriever.index) if settings["retriever"] else "",
-        "has_parts": load_aliases(config.retriever.index).numbered,
+        "has_parts": isinstance(index, SearchStage | RemoteHandle) and index.has_parts,
         "aliases": file_digest(config.aliases),
     }
 

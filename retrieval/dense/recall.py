@@ -52,14 +52,10 @@ def measure_recall(source: ReadyVectors, folder: Path, config: IndexConfig) -> s
     recall = hit_count / (_K * len(rows))
     graph = f" (ef_search {search.ef_search})"
     how = {"hnsw": graph, "hnsw_sq8": graph, "ivfpq": f" (nprobe {search.nprobe})"}
-    sentence = (
+    return (
         f"recall@{_K} of {len(rows):,} of its own vectors against exact search: "
         f"{recall:.3f}{how.get(config.faiss or '', '')}."
     )
-    if recall < 0.9 and config.faiss == "ivfpq":
-        again = " and without refine=none" if config.refine == "none" else ""
-        sentence += f" Search with a larger 'retriever.nprobe', or build it with more 'pq_bytes'{again}."
-    return sentence
 
 
 def _pick(source: ReadyVectors, rows: NDArray[np.int64]) -> Iterable[NDArray[np.float32]]:

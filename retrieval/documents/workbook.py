@@ -207,8 +207,8 @@ def _show(value: Any, number_format: str) -> str:
 
     >>> _show(0.25, "0%"), _show(3.0, "General"), _show(datetime.datetime(2026, 1, 31), "General")
     ('25%', '3', '2026-01-31')
-    >>> _show(25, '0"%"')
-    '25%'
+    >>> _show(25, '0"%"'), _show(1067, "00000")
+    ('25%', '01067')
     """
     if value is None:
         return ""
@@ -217,6 +217,8 @@ def _show(value: Any, number_format: str) -> str:
     if isinstance(value, int | float) and "%" in number_format:
         # A sign in quotation marks multiplies nothing.
         return f"{value * 100:.10g}%" if "%" in _NO_CODES.sub("", number_format) else f"{value:.15g}%"
+    if isinstance(value, int) and number_format.strip("0") == "":  # a postcode, a part's number
+        return f"{value:0{len(number_format)}}"
     if isinstance(value, float):
         return f"{value:.15g}"
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():

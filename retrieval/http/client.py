@@ -70,7 +70,7 @@ def _replicas(greetings: Mapping[str, _Greeting], config: RetrieverConfig) -> Ht
         )
     # With equal fingerprints all of them have an encoder for later searches, or none.
     first = next(iter(greetings.values()))
-    return HttpRetriever(_client(list(greetings), config), first.fingerprint, first.hops)
+    return HttpRetriever(_client(list(greetings), config), first)
 
 
 class HttpRetriever(SearchStage):
@@ -79,15 +79,20 @@ class HttpRetriever(SearchStage):
     ``fingerprint``: the servers' own, so that a run over HTTP is the run over the index itself.
     """
 
-    def __init__(self, client: JsonClient, fingerprint: str, hops: bool) -> None:
-        """``hops``: whether the servers have an encoder for later searches."""
+    def __init__(self, client: JsonClient, greeting: _Greeting) -> None:
+        """``greeting``: what all servers report."""
         super().__init__()
-        self.fingerprint, self._client, self._hops = fingerprint, client, hops
+        self.fingerprint, self._client, self._greeting = greeting.fingerprint, client, greeting
 
     @property
     def has_hops(self) -> bool:
         """Whether queries that were asked on the way to an answer have an encoder of their own."""
-        return self._hops
+        return self._greeting.hops
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether passages of the servers' index are parts of documents, whose ids gold ids may be."""
+        return self._greeting.parts
 
     @property
     def retried(self) -> int:
@@ -146,18 +151,20 @@ class HttpRetriever(SearchStage):
 
 @dataclass(frozen=True, slots=True)
 class _Greeting:
-    """What a server reports of itself: its index's fingerprint, which part that is, whether it has hops."""
+    """What a server reports of itself: its index's fingerprint, which part that is, what it has."""
 
     fingerprint: str
     part: IndexPart | None
     hops: bool
+    parts: bool
 
 
 def _parse_greeting(reply: Any) -> _Greeting:
     fingerprint = value_at(reply, "fingerprint", kind=str)
     part = reply.get("part")
     try:
-        return _Greeting(fingerprint, None if part is None else IndexPart(**part), reply.get("hops") is True)
+        index_part = None if part is None else IndexPart(**part)
+        return _Greeting(fingerprint, index_part, reply.get("hops") is True, reply.get("parts") is True)
     except TypeError:
         raise MalformedReplyError(f"a reply whose part is {part!r:.60}") from None
 

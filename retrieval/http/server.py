@@ -10,7 +10,8 @@ POST /retrieve  takes {"queries": [...], "topk": 3, "return_scores": true}, as S
                 see :mod:`retrieval.http.retrieve`
 GET /health     returns {"status": "ok", "fingerprint": "..."}, of a part of an index also
                 {"part": {"number": 2, "count": 4, "whole": "..."}}, with the whole index's fingerprint,
-                and {"hops": true} where queries on the way have an encoder of their own
+                and {"hops": true} where queries on the way have an encoder of their own, {"parts": true}
+                where passages are parts of documents, whose ids gold ids may be
 
 A request that makes no sense gets status 400 and {"error": "..."}; a lost index gets 503.
 """
@@ -62,6 +63,8 @@ def create_app(retriever: SearchStage) -> Starlette:
     about: dict[str, Any] = {"part": asdict(part)} if part is not None else {}
     if retriever.has_hops:
         about["hops"] = True
+    if retriever.has_parts:
+        about["parts"] = True
 
     async def search(request: Request) -> Response:
         body = await _body(request)

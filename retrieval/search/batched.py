@@ -10,6 +10,7 @@ from corag.core.batching import MicroBatcher
 from corag.core.errors import BackendError, SearchFailedError
 from corag.core.protocols import search_note
 from corag.core.types import Hit, Passage
+from retrieval.index.aliases import Aliases
 from retrieval.index.manifest import IndexPart
 from retrieval.search.stage import BatchSearcher, HitsOrError, SearchStage, with_note
 
@@ -60,6 +61,11 @@ class BatchedRetriever(SearchStage):
     def has_hops(self) -> bool:
         """Whether queries that were asked on the way to an answer have an encoder of their own."""
         return self.hop_searcher is not None
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether passages of the index are parts of documents, whose ids gold ids may be."""
+        return Aliases.load(self.folder).numbered
 
     def set_hop_searcher(self, searcher: BatchSearcher, fingerprint: str, part: IndexPart | None) -> None:
         """Search otherwise for queries that were asked on the way; the rest is of both searches together."""

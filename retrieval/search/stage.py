@@ -71,6 +71,11 @@ class SearchStage(ABC):
         return any(each.has_hops for each in self.below)
 
     @property
+    def has_parts(self) -> bool:
+        """Whether passages of an index are parts of documents, whose ids gold ids may be."""
+        return any(each.has_parts for each in self.below)
+
+    @property
     def retried(self) -> int:
         """How many requests had to be sent again to search servers."""
         return sum(each.retried for each in self.below)

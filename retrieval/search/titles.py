@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from os.path import samestat
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from corag.core.errors import DataError
 from corag.core.system.files import atomic_replace
 from corag.core.types import Passage
-from retrieval.index.store import PassageStore, hash_text
+from retrieval.index.store import TEXTS, PassageStore, hash_text
 
 TITLES = "passages.titles-3.npy"  # the number counts up when titles are read otherwise
 _MOST_WORDS = 16  # of a title that a text can be expected to spell out
@@ -68,12 +69,15 @@ class TitleTable:
     @classmethod
     def open(cls, folder: Path, store: PassageStore) -> TitleTable:
         """Read the table of an index folder; the first time, make it and leave it there, if that can be."""
-        file = folder / TITLES
+        file, texts = folder / TITLES, folder / TEXTS
         with suppress(OSError, ValueError):  # not there, or torn
             return cls(np.load(file, mmap_mode="r"))
+        opened = texts.stat()
         table = cls.build(store.rows(0, len(store)))
-        with suppress(DataError):  # a folder that is read only is read again next time
-            table.save(file)
+        # An update of the index may have taken the folder's place meanwhile, and a folder may be read only.
+        with suppress(DataError, OSError):
+            if samestat(opened, texts.stat()):
+                table.save(file)
         return table
 
     def save(self, file: Path) -> None:

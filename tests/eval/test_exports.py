@@ -149,7 +149,8 @@ def test_musique_files_follow_the_order_of_the_question_file(tmp_path, capsys):
         musique_record("2hop__3", "x", "E"),
     ]
     file = tmp_path / "dev.jsonl"
-    file.write_text("".join(json.dumps(record) + "\n" for record in gold))
+    unanswerable = gold[0] | {"answerable": False}  # of MuSiQue-Full, under the same id
+    file.write_text("".join(json.dumps(record) + "\n" for record in [*gold, unanswerable]))
     asked = {"source": file_digest(file), "dataset": "musique", "split": "", "subset": ""}
     b, d, c = (passage_id(title, "Text.") for title in "BDC")
     second, first = Question("2hop__2", "Where?", ("Issel",)), Question("2hop__1", "Where?", ("Orvale",))

@@ -1,7 +1,6 @@
 """Gold passages by file, page or title, since the ids of a folder's passages are hashes of their text."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +16,15 @@ from eval.tables.results import table_of_runs
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.aliases import Aliases
 from retrieval.index.build import build_index
-from retrieval.index.store import storing
+from retrieval.index.store import PassageStore, storing
+from retrieval.search.batched import BatchedRetriever
+from retrieval.search.pipeline import open_retriever
 from tests.eval.report_runs import Page
 from tests.eval.runs import make_run, row
 from tests.fakes import WordRetriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
+from tests.retrieval.test_http import served
 
 PASSAGES = [
     Passage("1", "Handbook > Leave > Sick leave", "Ill for three days.", "staff/handbook.pdf", 3),
@@ -92,14 +94,17 @@ async def test_beside_a_retriever_of_ones_own_gold_passages_count_as_they_stand(
     assert await match_gold(asked, WordRetriever(PASSAGES), [index, "mine.py:search"]) == asked
 
 
-def test_a_part_of_a_document_counts_as_it_wherever_the_index_is_by_now(tmp_path: Path) -> None:
-    (index := tmp_path / "index").mkdir()
-    Aliases(numbered=True).save(index)
-    config = RunConfig(questions="questions.jsonl", retriever=RetrieverConfig(index=[str(index)]))
-    start = run_environment(config, {"method": "one_step", "retriever": "x"})
+async def test_a_part_of_a_document_counts_as_it_wherever_the_index_is_by_now(
+    index: str, tmp_path: Path
+) -> None:
+    Aliases(numbered=True).save(Path(index))
+    config = RunConfig(questions="questions.jsonl")
+    async with served(BatchedRetriever(PassageStore(Path(index)), "x", Path(index))) as url:
+        opened = await open_retriever(RetrieverConfig(url=[url], links="titles"))
+        start = run_environment(config, {"method": "one_step", "retriever": ""}, opened)
+        await opened.close()
     asked = Question("1", "Who?", ("X",), ("p9",))
     run = make_run(tmp_path / "run", [row(asked, "X", ["p1", "p9#2"])], **start)
-    shutil.rmtree(index)
     assert table_of_runs({"run": run}).to_json()["runs"]["run"]["recall"] == 1
 
 

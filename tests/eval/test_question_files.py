@@ -14,6 +14,7 @@ from corag.core.types import Question
 from eval.api.arguments import question_file
 from eval.datasets import DATASETS, load_questions
 from eval.datasets.report import QuestionReport
+from eval.experiment.questions import QuestionFile
 from tests.messages import raises_message
 
 GOOD = {"id": "a", "question": "Who wrote Emma?", "answers": ["Jane Austen"]}
@@ -282,6 +283,19 @@ def test_questions_from_python_in_the_forms_that_they_come_in(tmp_path):
     assert texts(load_questions(file)) == [("Who?",)]
     with pytest.raises(ConfigError, match="7 is no question: give Question objects"):
         question_file([7], tmp_path / "seven", {})
+
+
+def test_a_saved_dataset_is_known_by_what_it_holds(tmp_path):
+    import datasets
+
+    def source(folder, text):
+        datasets.Dataset.from_list([{"question": text}]).save_to_disk(folder)
+        return QuestionFile(questions=str(folder)).source
+
+    first, again, other = (
+        source(tmp_path / name, text) for name, text in (("1", "Who?"), ("2", "Who?"), ("3", "What?"))
+    )
+    assert first == again != other
 
 
 def test_tables_of_other_libraries_from_python(tmp_path):

@@ -57,7 +57,7 @@ def test_the_mark_and_the_sentence_are_printed_and_in_json(tmp_path, capsys):
 def test_a_run_notes_what_its_adapter_was_trained_for(tmp_path):
     def noted(**model):
         config = RunConfig(method=["closed_book"], questions="q.jsonl", model=model)
-        return run_environment(config, {"method": "one_step", "retriever": ""})["trained_for"]
+        return run_environment(config, {"method": "one_step", "retriever": ""}, None)["trained_for"]
 
     assert list(noted(adapter="default")) == ["corag"] and noted() == {}
     mine = tmp_path / "mine"

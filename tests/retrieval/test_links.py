@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from corag.core.protocols import NotedHits
 from corag.core.types import Passage
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
-from retrieval.index.store import PassageStore
+from retrieval.index.store import PassageStore, storing
 from retrieval.lucene.bm25 import build_lucene
 from retrieval.search.pipeline import open_retriever
 from retrieval.search.titles import TITLES, HitTitles, TitleTable
@@ -158,6 +159,23 @@ def test_the_table_is_kept_and_made_again_if_it_is_torn(index: Path) -> None:
     assert TitleTable.open(index, store).find(QUESTION) == made.find(QUESTION)
     earlier.unlink()
     store.close()
+
+
+def test_an_index_that_is_updated_meanwhile_gets_no_table_of_the_old_one(tmp_path: Path) -> None:
+    folder, updated = tmp_path / "index", tmp_path / "updated"
+    for place, passages in ((folder, PASSAGES), (updated, [POINT, EASON])):
+        place.mkdir()
+        list(storing(passages, place))
+
+    class Replaced(PassageStore):
+        def rows(self, start: int, end: int) -> Iterator[Passage]:
+            yield from super().rows(start, end)
+            shutil.rmtree(folder)
+            updated.rename(folder)
+
+    (late,) = TitleTable.open(folder, Replaced(folder)).find("Who is Reeves Eason?")
+    (now,) = TitleTable.open(folder, PassageStore(folder)).find("Who is Reeves Eason?")
+    assert (late.rows, now.rows) == ((PASSAGES.index(EASON),), (1,))
 
 
 def own_search(query: str, k: int) -> list[tuple[Passage, float]]:

@@ -15,16 +15,17 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corag.core.errors import BackendError, CoragError, reason
-from corag.core.protocols import Ability, Generator, Retriever
+from corag.core.protocols import Ability, Generator
 from corag.core.runs.rows import Row
 from corag.core.system.machine import count_cores
 from corag.core.tools import SearchStep
 from corag.core.types import Hit, Question
 from corag.generation import gpu_memory
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from eval.experiment.executor import QuestionTask
+from eval.experiment.executor import QuestionTask, RemoteHandle
 from retrieval.config import RetrieverConfig
 from retrieval.search.pipeline import open_retriever
+from retrieval.search.stage import SearchStage
 
 EngineOpener = Callable[[], Awaitable[Generator]]
 Addresses = Mapping[str, Mapping[str, str]]
@@ -50,13 +51,13 @@ class Place:
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker that is ready has opened. ``indexes``: their fingerprints by key."""
+    """What a worker that is ready has opened. ``indexes``: by key."""
 
     place: Place
     model: str
     lacks: Collection[Ability]
     about: Sequence[str]
-    indexes: Mapping[str, str]
+    indexes: Mapping[str, RemoteHandle]
 
 
 class Worker:
@@ -71,7 +72,7 @@ class Worker:
         self._retrievers = retrievers
         self._opening = asyncio.Lock()
         self._engine: Generator | None = None
-        self._indexes: dict[str, Retriever] = {}
+        self._indexes: dict[str, SearchStage] = {}
         self._tasks: dict[str, QuestionTask] = {}
 
     async def where(self, ports: int) -> Place:
@@ -99,7 +100,10 @@ class Worker:
             self._engine.fingerprint,
             tuple(self._engine.lacks),
             tuple(self._engine.about),
-            {key: index.fingerprint for key, index in self._indexes.items()},
+            {
+                key: RemoteHandle(index.fingerprint, has_parts=index.has_parts)
+                for key, index in self._indexes.items()
+            },
         )
 
     async def run(self, question: Question, key: str, task: bytes, index: str) -> Row:
@@ -205,7 +209,7 @@ def client_options(config: RetrieverConfig, url: str) -> RetrieverConfig:
     )
 
 
-async def _client(config: RetrieverConfig, servers: Mapping[str, str]) -> Retriever:
+async def _client(config: RetrieverConfig, servers: Mapping[str, str]) -> SearchStage:
     """Open a client of the server on this machine, or of any other if it has none."""
     if not config.url:
         import ray

@@ -378,7 +378,7 @@ class RayExecutor:
         """The index that every worker searches."""
         info = self.pool.workers[0].info
         assert info is not None
-        return RemoteHandle(info.indexes[self.key]) if self.key else None
+        return info.indexes[self.key] if self.key else None
 
     def bind(self, task: QuestionTask, work: Work) -> Callable[[Question], Awaitable[Row]]:
         """Return a function that runs the task for a question in one of the workers, which count no work."""
