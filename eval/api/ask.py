@@ -30,6 +30,7 @@ from eval.api.opened import Index, Model
 from eval.api.own_objects import takes_own_objects
 from eval.experiment.backends import check_model
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
+from eval.experiment.prompts import AskSetup, Prompts
 from eval.experiment.registry import METHODS, canonical_name, check_names
 from eval.report.traces import describe_computation
 from eval.tables.runs import Run
@@ -254,12 +255,13 @@ async def ask(
     index: Index | Any | None = None,
     config: MethodConfig | Mapping[str, Any] | None = None,
     *,
+    prompts: Prompts = "auto",
     seed: int = 0,
     budget: int = 0,
     watch: Callable[[Step], None] | None = None,
     **method_options: Any,
 ) -> Answered:
-    """Answer one question.
+    """Answer one question, as ``corag ask`` does.
 
     Args:
         question: the question: a text, or a :class:`Question`.
@@ -270,6 +272,7 @@ async def ask(
             None for a method that does not search.
         config: the method's options, as an object or by name; its defaults without.
         method_options: options of the method by name, such as ``k=3``: they replace those of ``config``.
+        prompts: how to answer: in sentences that cite "documents", or "short"; "auto" as ``corag ask``.
         seed: all randomness derives from it.
         budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit.
         watch: called with every step as it ends, from another thread.
@@ -285,9 +288,9 @@ async def ask(
                 "the same options."
             )
     name, entry = entry_of(method)
-    options = options_of(name, entry, config, index)
-    if method_options:
-        options = with_keywords(options, method_options)
+    options = with_keywords(options_of(name, entry, config, index), method_options)
+    searched = RetrieverConfig() if index is None else index.options
+    options = AskSetup(model=model.options, retriever=searched, prompts=prompts).with_prompts(options)
     question_object = one_question(question)
 
     async def answer(question: Question, tools: Tools) -> Answer:

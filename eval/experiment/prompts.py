@@ -13,6 +13,8 @@ from eval.datasets.corpora import index_manifest
 from eval.experiment.backends import Setup
 from retrieval.corpora.formats import DOCUMENTS
 
+Prompts = Literal["auto", "short", "documents"]
+
 
 @dataclass(frozen=True)
 class AskSetup(Setup):
@@ -20,7 +22,7 @@ class AskSetup(Setup):
 
     model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
 
-    prompts: Literal["auto", "short", "documents"] = "auto"
+    prompts: Prompts = "auto"
     """"documents": one_step, ircot and corag answer in sentences that cite passages by number, or say that
     the documents do not answer. "short": a name or a date, as benchmarks want it. "auto" takes the former for
     an index of documents, unless the model was trained for other prompts."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Self
 
+from annotated_types import Ge
+
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
 from corag.core.options.classes import Options
@@ -82,10 +84,10 @@ class QuestionFile(Options):
     """shuffle the questions with this seed, before skip and limit; 0 keeps the file's order. For sorted
     files, such as MuSiQue's (by hops), whose first hundred are no random sample."""
 
-    skip: int = 0
+    skip: Annotated[int, Ge(0)] = 0
     """skip the first n questions."""
 
-    limit: int = 0
+    limit: Annotated[int, Ge(0)] = 0
     """number of questions to use, after skip; 0 for all."""
 
     shard: str = ""
@@ -112,11 +114,6 @@ class QuestionFile(Options):
         if not self.questions:
             raise ConfigError(
                 "no questions were given: name a file with 'questions' ('corag world' writes one)."
-            )
-        if self.limit < 0 or self.skip < 0:
-            raise ConfigError(
-                "limit must be 0 (all questions) or a number of questions, and skip not below 0, but they "
-                f"are {self.limit} and {self.skip}."
             )
         if self.shard:
             Shard.parse(self.shard)

@@ -40,7 +40,6 @@ _BOOST = {
     "reference/python.md": 0.5,
     "changelog.md": 0.2,
     "log.md": 0.5,
-    "log_training.md": 0.5,
     "drills.md": 0.5,
 }
 """Pages that have every word somewhere: in a search they come after those that explain it."""

@@ -199,6 +199,16 @@ def test_an_index_that_was_built_again_is_opened_again(world: Path, tmp_path: Pa
     before.close()
 
 
+def test_documents_are_answered_as_on_the_command_line(model: Model, tmp_path: Path) -> None:
+    (tmp_path / "staff").mkdir()
+    (tmp_path / "staff" / "leave.md").write_text("# Leave\n\nStaff have thirty days of leave.\n")
+    documents = build_index(tmp_path / "staff", out=tmp_path / "index")
+    with open_index(documents) as index:
+        answer = ask(QUESTION, one_step, model, index, QUICK)
+        assert answer.citations, "each sentence is checked, here for passages that it does not cite"
+        assert not ask(QUESTION, one_step, model, index, QUICK, prompts="short").citations
+
+
 def test_threads_share_an_engine(model: Model, index: Index) -> None:
     with ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(ask, QUESTION, one_step, model, index, QUICK) for _ in range(4)]
