@@ -78,7 +78,7 @@ class SweepConfig(RunConfig):
     "kilt_em"."""
 
     budgets: list[Annotated[int, Ge(1)]] = field(
-        default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000]
+        default_factory=lambda: [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000]
     )
     """token budgets per question for each of which the best cell is named."""
 

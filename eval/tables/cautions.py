@@ -90,7 +90,7 @@ def variation_note(manifests: Mapping[str, Manifest]) -> str:
 
 
 def depth_note(summaries: Sequence[Summary]) -> str:
-    """Return how many passages runs collected among those that recall is over, if far more than others.
+    """Return how many passages of runs recall is over, if far more than of others.
 
     Recall rises with every passage: a run that collected twice as many has a head start. "" without.
     """
@@ -99,10 +99,10 @@ def depth_note(summaries: Sequence[Summary]) -> str:
     if not counts or counts[0][0] < _MUCH_MORE * counts[-1][0]:
         return ""
     (most, first), *others = counts if len(counts) <= _MAX_RUNS else [counts[0], counts[-1]]
-    rest = ", ".join(f"{name} {mean:.1f}" for mean, name in others)
+    rest = ", ".join(f"{mean:.1f} of {name}" for mean, name in others)
     title = measure_title("recall", summaries[0].recall_at)
     advice = f"recall_at={int(counts[-1][0])} compares like with like."
-    return f"{title}: {first} collected {most:.1f} passages a question, {rest}; {advice}"
+    return f"{title} counts {most:.1f} passages a question of {first}, {rest}; {advice}"
 
 
 def size_note(summaries: Sequence[Summary]) -> str:

@@ -54,7 +54,7 @@ def test_a_table_says_that_recall_is_over_far_more_passages(
         return make_run(tmp_path / name, rows, {"seed": passages}, recall_at=15)
 
     runs = [collecting("few", 5), collecting("many", 37), collecting("more", 8)]
-    note = "recall@15: many collected 15.0 passages a question, more 8.0, few 5.0; recall_at=5 compares"
+    note = "recall@15 counts 15.0 passages a question of many, 8.0 of more, 5.0 of few; recall_at=5 compares"
     for options, says in (([], True), (["--measures", "em"], False), (["--recall_at", "5"], False)):
         assert main(["table", *map(str, runs), *options]) == 0
         assert (note in capsys.readouterr().out) == says, options
