@@ -121,6 +121,9 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
         """Print a step."""
+        if state.is_world_process_zero and "eval_loss" in logs:
+            loss = float(logs["eval_loss"])
+            sys.stderr.write(f"corag: step {state.global_step}, on rows that are left out {loss:.3f}\n")
         # What is logged of an evaluation, or at the end of a training, has no loss of a step.
         if not state.is_world_process_zero or "loss" not in logs:
             return
@@ -172,4 +175,5 @@ class MetricsFile(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero:
             seconds = round(self._earlier_seconds + time.monotonic() - self._start, 3)
             with self._file.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps({"step": state.global_step, "seconds": seconds, **logs}) + "\n")
+                line = {"step": state.global_step, "seconds": seconds, **peak_memory(), **logs}
+                stream.write(json.dumps(line) + "\n")

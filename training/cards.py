@@ -64,7 +64,7 @@ def model_card(
         f"{_MADE[made].format(f'[{base}](https://huggingface.co/{base})')}, trained with corag for "
         f"{purpose}.",
         "",
-        *_block(join(ask_command(settings, model, "INDEX"))),
+        *_block(join(ask_command(settings, model, ["--retriever.index", "INDEX"]))),
         *_training_lines(training, TRAINING if made != "merged" else MERGED_TRAINING),
     ]
     if results:

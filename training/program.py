@@ -39,6 +39,7 @@ from training.checkpoints import (
     describe_resume,
     full_disk_refused,
     last_checkpoint,
+    lines_until,
     mean_loss,
     peak_memory,
     seconds_until,
@@ -286,7 +287,11 @@ def loading(out: Path, contents: str) -> Iterator[None]:
 
 def finish(trainer: Any, out: Path, manifest: dict[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Write a training's result into its manifest, and return it."""
-    manifest["result"] = {**result, "attention": attention_of(trainer.model)} | peak_memory()
+    lines = lines_until(out / METRICS, trainer.state.global_step)  # of earlier starts, too
+    most = {
+        name: max([value, *(line.get(name, 0.0) for line in lines)]) for name, value in peak_memory().items()
+    }
+    manifest["result"] = {**result, "attention": attention_of(trainer.model)} | most
     if trainer.is_world_process_zero():
         share_files(out)
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")

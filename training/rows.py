@@ -116,7 +116,7 @@ class RowsReport:
         tokens: of all rows.
         without_rows: tasks that no row was made of.
         trained_for: the prompts that are taught, by the method that asks them.
-        index: where they were searched, by name.
+        search: what the chains searched, as options of the command line.
     """
 
     settings: dict[str, Any]
@@ -131,7 +131,7 @@ class RowsReport:
     tokens: int = 0
     without_rows: list[str] = field(default_factory=list)
     trained_for: dict[str, list[str]] = field(default_factory=dict)
-    index: list[str] = field(default_factory=list)
+    search: list[str] = field(default_factory=list)
 
     @property
     def tasks(self) -> set[str]:
@@ -224,7 +224,7 @@ async def write_rows(
         tables.refuse_others(out, report.settings, settings)
         return report
     tables.make_room(out)
-    report = RowsReport(settings, index=tables.index_of(folders))
+    report = RowsReport(settings, search=tables.search_arguments(folders))
     # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
     # same.
     chain_rows = sorted(read_chains(folders), key=lambda row: row.question.id)

@@ -181,13 +181,15 @@ def test_the_line_that_ends_a_training_is_a_command_that_asks_as_was_taught(
     corpus.write_text("".join(f'{{"id": "{each.id}", "title": "{each.title}", "text": "{each.text}"}}\n'
                               for each in PASSAGES))  # fmt: skip
     build_index(IndexConfig([str(corpus)], out=str(tmp_path / "my index")), lambda line: None)
-    rows = make_rows(tmp_path, tiny_model, start={"retriever": {"index": [str(tmp_path / "my index")]}})
+    searched = {"index": [str(tmp_path / "my index")], "links": "titles"}
+    rows = make_rows(tmp_path, tiny_model, start={"retriever": searched})
     config = SftConfig(rows=[rows], out=str(tmp_path / "adapter"), model=tiny_model, max_steps=1)
     trained = subprocess.run(train_words(config), capture_output=True, text=True, check=False)
     assert trained.returncode == 0, trained.stderr
     line = next(line for line in trained.stdout.splitlines() if line.startswith("Use it: "))
     words = shlex.split(line.removeprefix("Use it: "))
     assert words[0] == "corag" and "--corag.passages_per_hop" in words
+    assert words[words.index("--retriever.links") + 1] == "titles"
     # vLLM has no kernels for heads so small.
     command = [*CORAG, *words[1:], "--model.backend", "transformers"]
     for more, said in (([], False), (["--corag.passages_per_hop", "4"], True)):

@@ -308,6 +308,8 @@ def test_figures_of_a_resumed_training_are_of_all_its_starts(options: Options) -
     shutil.rmtree(out / "checkpoints/checkpoint-4")
     manifest = json.loads((out / "training.json").read_text())
     (out / "training.json").write_text(json.dumps(manifest | {"result": None}))
+    metrics = out / "metrics.jsonl"  # as if the first start had taken a hundred times the memory and more
+    metrics.write_text(metrics.read_text().replace('"peak_memory_gb": ', '"peak_memory_gb": 99'))
     manifest = main(config)
     # Without the evaluation that follows, which is logged at the last step too.
     result = manifest["result"]
@@ -315,6 +317,7 @@ def test_figures_of_a_resumed_training_are_of_all_its_starts(options: Options) -
     assert [each["resumed_from"] for each in manifest["starts"]] == ["", "checkpoint-2"]
     assert result["train_loss"] == pytest.approx(whole["train_loss"], abs=1e-3)
     assert result["tokens_read"] == whole["tokens_read"] < 4 * result["row_tokens"]
+    assert result["peak_memory_gb"] > 100 > whole["peak_memory_gb"]
     assert result["seconds"] >= seconds[2] + (seconds[4] - seconds[2]) > seconds[2]
     assert result["tokens_per_second"] == pytest.approx(result["tokens_read"] / result["seconds"])
 
