@@ -38,9 +38,8 @@ def read_file_records(
 
 def source_digest(source: str) -> str:
     """Return 16 digits that identify what a question file or a saved dataset holds, "" if it is not here."""
-    if Path(source).is_dir():  # its tables; beside them lies the time of writing
-        return stable_hash(" ".join(map(file_digest, sorted(Path(source).glob("*.arrow")))))
-    return file_digest(source)
+    tables = sorted(Path(source).glob("*.arrow"))  # beside them lies the time of writing
+    return stable_hash(" ".join(map(file_digest, tables))) if tables else file_digest(source)
 
 
 def _records(source: str, report: QuestionReport, read_file: FileReader) -> PlacedRecords:
