@@ -246,7 +246,7 @@ def test_rows_of_readers_are_what_their_methods_ask(renderer, options):
 def test_a_training_of_readers_ends_with_a_command_that_can_be_given(tasks, method, k):
     chains = [{"options": {"ircot": asdict(replace(IRCOT, k_per_step=k))}}]
     rows = {"chains": chains, "rows": {"tasks": tasks.split(",")}, "tokenizer": "ids:no chat"}
-    command = ask_command({"rows": [rows]}, [], "INDEX")
+    command = ask_command({"rows": [rows]}, [], ["--retriever.index", "INDEX"])
     assert command[-2:] == ["--model.chat", "no"]
     asked = parse(AskOptions, command[2:], "corag ask", "")
     assert list(asked.method) == [method]
