@@ -23,6 +23,7 @@ from corag.core.pace import clock
 from corag.core.system.files import write_atomically
 from corag.core.system.machine import available_memory
 from training.checkpoints import METRICS, lines_until, peak_memory, seconds_until
+from training.program import has_gpu
 
 _FEWEST_LINES = 10  # of a training, if it has so many steps
 _STOP_S = 1800  # for the rest of a step, and a checkpoint
@@ -31,7 +32,8 @@ _WINDOW = 20  # steps by which the time left is judged
 
 def training_callbacks(out: Path) -> list[TrainerCallback]:
     """Return the callbacks of a training into the folder ``out``."""
-    return [StopAtSigterm(), FreedMemory(), ProgressLines(), MetricsFile(out / METRICS)]
+    freed = [FreedMemory()] * (not has_gpu())  # on a GPU nothing that is freed is kept
+    return [StopAtSigterm(), *freed, ProgressLines(), MetricsFile(out / METRICS)]
 
 
 class StopAtSigterm(TrainerCallback):  # type: ignore[misc]
@@ -121,11 +123,12 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
         """Print a step."""
-        if state.is_world_process_zero and "eval_loss" in logs:
-            loss = float(logs["eval_loss"])
-            sys.stderr.write(f"corag: step {state.global_step}, on rows that are left out {loss:.3f}\n")
+        if not state.is_world_process_zero:
+            return
+        if "eval_loss" in logs:
+            sys.stderr.write(f"corag: step {state.global_step}, validation loss {logs['eval_loss']:.3f}\n")
         # What is logged of an evaluation, or at the end of a training, has no loss of a step.
-        if not state.is_world_process_zero or "loss" not in logs:
+        if "loss" not in logs:
             return
         steps, seconds = state.global_step - self._start_step, time.monotonic() - self._start_time
         # transformers goes on counting after a resume; TRL, of trainings that are not counted so, anew.

@@ -123,3 +123,10 @@ def peak_memory() -> dict[str, float]:
     if torch.cuda.is_available():
         figures["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
     return figures
+
+
+def peak_memory_until(file: Path, step: int) -> dict[str, float]:
+    """Return the most memory over all starts up to a step, by its file of metrics, this one among them."""
+    now = peak_memory()
+    lines = [now, *lines_until(file, step)]
+    return {name: max(line.get(name, 0.0) for line in lines) for name in now}

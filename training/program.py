@@ -39,9 +39,8 @@ from training.checkpoints import (
     describe_resume,
     full_disk_refused,
     last_checkpoint,
-    lines_until,
     mean_loss,
-    peak_memory,
+    peak_memory_until,
     seconds_until,
 )
 from training.config import WATCHING_OPTIONS, LoopOptions
@@ -287,11 +286,8 @@ def loading(out: Path, contents: str) -> Iterator[None]:
 
 def finish(trainer: Any, out: Path, manifest: dict[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Write a training's result into its manifest, and return it."""
-    lines = lines_until(out / METRICS, trainer.state.global_step)  # of earlier starts, too
-    most = {
-        name: max([value, *(line.get(name, 0.0) for line in lines)]) for name, value in peak_memory().items()
-    }
-    manifest["result"] = {**result, "attention": attention_of(trainer.model)} | most
+    memory = peak_memory_until(out / METRICS, trainer.state.global_step)
+    manifest["result"] = {**result, "attention": attention_of(trainer.model)} | memory
     if trainer.is_world_process_zero():
         share_files(out)
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")

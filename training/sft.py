@@ -296,9 +296,7 @@ def usage(config: ProgramOptions, settings: Mapping[str, Any]) -> list[str]:
     return ask_command(settings, model_arguments, search or ["--retriever.index", "INDEX"])
 
 
-def ask_command(
-    settings: Mapping[str, Any], model_arguments: Sequence[str], search: Sequence[str]
-) -> list[str]:
+def ask_command(settings: Mapping[str, Any], model: Sequence[str], search: Sequence[str]) -> list[str]:
     """Return the command that asks a model as a training taught it. ``settings``: of that one's manifest."""
     rows = settings.get("rows", ())
     if (teaching := Teaching.read(settings)) is not None:
@@ -307,7 +305,7 @@ def ask_command(
         method, arguments = next(iter(_taught_by_thoughts(rows).items()), ("corag", []))
     if rows and all(_is_without_chat(each.get("tokenizer", "")) for each in rows):
         arguments = [*arguments, "--model.chat", "no"]
-    return ["corag", "ask", "--method", method, *search, *arguments, *model_arguments]
+    return ["corag", "ask", "--method", method, *search, *arguments, *model]
 
 
 def _is_without_chat(tokenizer: str) -> bool:

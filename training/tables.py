@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from corag.chains.taught import option_arguments
 from corag.core.errors import ConfigError
+from corag.core.options.names import Mark, marked_options
 from corag.core.runs.folder import TRACES
 from corag.core.runs.provenance import Provenance
 from corag.core.system.files import file_digest, write_atomically
@@ -22,10 +23,6 @@ from retrieval.config import RetrieverConfig
 from training.chains import read_chain_manifest
 
 Report = TypeVar("Report")
-_SEARCH_OPTIONS = (
-    "index", "url", "k1", "b", "language", "encoder", "hop_encoder", "query_prefix", "fusion_depth", "links",
-    "link_seeds", "link_weight", "link_named", "reranker", "rerank_depth",
-)  # fmt: skip
 
 
 def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -41,7 +38,9 @@ def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
 def search_arguments(folders: Sequence[Path]) -> list[str]:
     """Return what the chains of some folders searched, as options of the command line, if it is noted."""
     records = [read_chain_manifest(folder).last.record.get("retriever", {}) for folder in folders]
-    return option_arguments("retriever", RetrieverConfig, next(filter(None, records), {}), _SEARCH_OPTIONS)
+    record: dict[str, Any] = next(filter(None, records), {})
+    names = sorted(record.keys() - marked_options(RetrieverConfig, Mark.ENVIRONMENT))
+    return option_arguments("retriever", RetrieverConfig, record, names)
 
 
 def within_window(tokens: int, model: str, folder: str, what: str) -> int:

@@ -17,10 +17,10 @@ STORY = "Anna and Ben walked to the old mill by the river, and the miller told t
 
 
 def requests(numbers: range) -> list[GenerateRequest]:
-    """Greedy and sampled ones, of lengths from a line to 700 tokens; some begin alike."""
+    """Greedy and sampled ones, of lengths from a line to 1,400 tokens; some begin alike."""
     return [
         GenerateRequest(
-            chat_prompt(f"{STORY * 2 * (number % 5) ** 2}Tell me what number {number % 17} stands for."),
+            chat_prompt(f"{STORY * 4 * (number % 5) ** 2}Tell me what number {number % 17} stands for."),
             Sampling(8, temperature=0.7 * (number % 2), seed=number, logprobs=True),
         )
         for number in numbers
@@ -53,7 +53,7 @@ def test_a_reply_is_the_same_alone_and_beside_others(backend: str) -> None:
                 rounds.append([each.completions for each in replies[-len(own) :]])
             score = ScoreRequest(own[1].prompt, " The miller of the river.", end_of_turn=True)
             lonely = await generator.score(score)
-            among, *_ = await asyncio.gather(generator.score(score), *map(generator.generate, others[:3]))
+            among, *_ = await asyncio.gather(generator.score(score), *map(generator.generate, others))
             assert lonely.token_logprobs == among.token_logprobs
             assert ":deterministic" in generator.fingerprint, "a run's manifest has it among its settings"
             return rounds

@@ -135,7 +135,7 @@ class Gate:
             caller = self._rules.keys.caller(headers.get("authorization", ""))
             if caller is None:
                 raise CallError(
-                    401, "no API key of this service was sent: it is the bearer token.", "invalid_api_key"
+                    401, "send an API key of this service as the bearer token.", "invalid_api_key"
                 )
             scope["state"]["caller"] = caller
         scope["app"] = self._app  # the router then raises what it refuses
