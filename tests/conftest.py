@@ -14,6 +14,7 @@ from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
 from tests.llama_cpp import write_gguf
 from tests.scheduling import (
+    pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_handlecrashitem,
     pytest_xdist_make_scheduler,
@@ -31,7 +32,10 @@ if "CORAG_FUZZ" not in os.environ:
     settings.load_profile("same")
 
 # Hooks that pytest finds here.
-__all__ = ["pytest_collection_modifyitems", "pytest_handlecrashitem", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "pytest_collection_finish", "pytest_collection_modifyitems", "pytest_handlecrashitem",
+    "pytest_xdist_make_scheduler",
+]  # fmt: skip
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

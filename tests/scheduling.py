@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -113,3 +114,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = {scopes[item.nodeid] for item in items if item.get_closest_marker("slow")}
     order = {"engines": 1}
     items.sort(key=lambda item: order.get(scopes[item.nodeid], 0 if scopes[item.nodeid] in slow else 2))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave what the imports made to no garbage collection: trainers collect often, for a second each."""
+    gc.collect()
+    gc.freeze()

@@ -21,7 +21,7 @@ from corag.core.prompting.prompt import (
 )
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.core.seeds import stable_hash
-from corag.core.tokenizer import load_tokenizer
+from corag.core.tokenizer import shared_tokenizer
 from corag.generation.chat_template import DAY, USER, ChatTemplate, Turn
 from corag.generation.continuation import continuation_ids, last_words
 from corag.generation.fitting import fit
@@ -78,7 +78,7 @@ class Renderer:
 
         Raises :class:`ConfigError` if there is none that reads texts rightly.
         """
-        tokenizer = load_tokenizer(folder)
+        tokenizer = shared_tokenizer(folder)
         renderer = cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template), thinking=thinking)
         if renderer.chat:
             renderer.template.check()

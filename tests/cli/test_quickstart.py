@@ -20,7 +20,7 @@ def test_the_engine_can_be_chosen_but_not_the_model(capsys: pytest.CaptureFixtur
     assert main(["quickstart", "--model.backend", "vlm"]) == 2 and "vllm" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_without_vllms_memory_the_quickstart_goes_on_with_transformers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

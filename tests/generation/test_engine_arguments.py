@@ -10,15 +10,12 @@ import pytest
 
 from corag.core.errors import ConfigError
 from corag.core.options.command_line import parse
-from corag.core.protocols import GenerateRequest, Sampling
 from corag.generation import engine_arguments
 from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import identity, with_exact_head
 from corag.generation.forced import forced_sampling
 from corag.generation.models import quantisation
-from eval.experiment.opening import open_model_quietly
 from eval.experiment.run import RunConfig
-from tests.fakes import chat_prompt
 from tests.messages import raises_message
 
 WRITTEN = "{quantization: fp8, max_num_batched_tokens: 8192, hf_overrides: {rope_theta: 1e6, tie: false}}"
@@ -100,24 +97,3 @@ def test_vllm_takes_both_ways_to_force_tokens() -> None:
     assert params(**forced_sampling([5, 6], replay=True)).trace_decode_token_ids == [5, 6]
     plugged = params(**forced_sampling([5, 6], replay=False))
     assert plugged.extra_args == {"forced_tokens": [5, 6]} and plugged.trace_decode_token_ids is None
-
-
-@pytest.mark.slow
-@pytest.mark.asyncio
-async def test_an_engine_starts_with_arguments_that_are_passed_through_and_in_little_memory(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """The default model reads 8,192 tokens, which take 180 MiB of cache."""
-    engine = {"hf_overrides": {"head_dtype": "float32"}, "max_num_batched_tokens": 8192}
-    config = ModelConfig(backend="vllm", dtype="bfloat16", kv_cache_gb=0.12, engine=engine)
-    generator = await open_model_quietly(config)
-    try:
-        prompt = chat_prompt("What is the capital of France? Answer in one word.")
-        reply = await generator.generate(GenerateRequest(prompt, Sampling(8)))
-        assert "Paris" in reply.text
-        assert ":head=torch.float32:4096:" in generator.fingerprint
-        assert "batched" not in generator.fingerprint
-    finally:
-        await generator.close()
-    said = capfd.readouterr().err
-    assert "reads 8,192 tokens at once" in said and "it reads 4,096" in said

@@ -61,7 +61,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_an_engine_ends_whose_owner_was_killed_before_they_spoke(tmp_path: Path) -> None:
     """vLLM's engine waits five minutes for it, and loads none of our plug-ins meanwhile."""
     file = tmp_path / "owner.py"

@@ -500,7 +500,7 @@ sys.exit(stages.run_and_wait([*command, *sys.argv[1:]]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_sigterm_lets_all_processes_of_a_training_write_the_checkpoint(
     options: Options, tmp_path: Path
 ) -> None:

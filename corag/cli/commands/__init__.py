@@ -46,9 +46,7 @@ COMMANDS = {
     "serve answers": Command("serve answers over HTTP: OpenAI-compatible API, MCP, web page"),
     "world": Command("write the bundled fictional dataset: corpus, questions, demonstrations", "out"),
     "list": Command("list methods with their presets, and datasets with their scorers"),
-    "doctor": Command(
-        "say what commands lack on this machine, or whether an index is as it was built", "what"
-    ),
+    "doctor": Command("say what this machine lacks, or whether an index is as it was built", "indexes"),
 }
 
 

@@ -1,7 +1,6 @@
 """Say in plain sentences what this machine has, and what to do about what is missing.
 
 corag doctor
-corag doctor run index train                 # of these commands: what do they need that is not here?
 corag doctor indexes/mine                    # read an index whole: is every file as it was built?
 corag doctor --fetch                         # Lucene, the small model, the encoder: pip brings none
 
@@ -15,13 +14,12 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
 
-from corag.cli.commands import COMMANDS
 from corag.cli.parts import parts
 from corag.core.errors import CoragError, IndexMismatchError
 from corag.core.language.text import printable
@@ -45,24 +43,13 @@ from retrieval.lucene.java import find_java
 DRIVER = 580
 """The first of NVIDIA's drivers that runs CUDA 13, for which PyPI's builds of torch and vLLM are made."""
 
-ANSWERING = ("quickstart", "run", "sweep", "ask", "sample", "rounds", "serve answers")
-"""The commands that ask a model."""
-
-NEEDS = {
-    "transformers": ("merge",),
-    "dense": ("quickstart", "train encoder", "train reranker"),
-    "train": ("train", "train encoder", "train reranker", "rounds"),
-}
-"""What pip brings, by the commands that do not work without; all else depends on their options."""
-
 
 @dataclass(frozen=True)
 class DoctorOptions(Options):
     """Options of 'corag doctor'."""
 
-    what: tuple[LocalPath, ...] = ()
-    """commands whose needs are looked at; or folders of indexes, which are read whole and compared with what
-    was built, instead of all else."""
+    indexes: tuple[LocalPath, ...] = ()
+    """folders of indexes, which are read whole and compared with what was built, instead of all else."""
 
     fetch: bool = False
     """download Lucene, and the small model and the encoder where their libraries are, instead of all else."""
@@ -78,15 +65,12 @@ def main(config: DoctorOptions) -> int:
         fetch_parts()
         show(fetched_parts(), "MISSING")
         return 0
-    commands = [name for name in config.what if name in COMMANDS]
-    if folders := [name for name in config.what if name not in COMMANDS]:
-        return show(map(check_index, map(Path, folders)), "DAMAGED")
-    checks = installation(), machine(), java(), fetched_parts(), libraries(commands), engines(commands)
+    if config.indexes:
+        return show(map(check_index, map(Path, config.indexes)), "DAMAGED")
+    checks = installation(), machine(), java(), fetched_parts(), libraries(), engines()
     status = show(chain.from_iterable(checks), "MISSING")
     if status:
         print("Mend what is marked MISSING, then give the command again.")
-    elif commands:
-        print(f"What {', '.join(commands)} cannot do without is here.")
     return status
 
 
@@ -172,7 +156,7 @@ def fetched_parts() -> Iterator[Finding]:
             yield False, f"{part.name} is not on this machine yet: corag doctor --fetch."
 
 
-def libraries(commands: Collection[str]) -> Iterator[Finding]:
+def libraries() -> Iterator[Finding]:
     """What each extra brings: complete, in part, or not at all."""
     versions = packages_distributions()
     for extra, modules in EXTRAS.items():
@@ -188,21 +172,16 @@ def libraries(commands: Collection[str]) -> Iterator[Finding]:
         if not lacking:
             yield True, f"extra {extra}: {here}."
         else:
-            is_needed = not set(NEEDS.get(extra, ())).isdisjoint(commands)
-            sentence = f"extra {extra}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
-            yield False if is_needed else _optional(), sentence
+            yield _optional(), f"extra {extra}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
     if note := cpu_build_note():
         yield False, f"T{note[1:]}"
 
 
-def engines(commands: Collection[str]) -> Iterator[Finding]:
+def engines() -> Iterator[Finding]:
     """What answers: without an engine in this process, servers alone."""
     if all(missing(ENGINES[name].packages) for name in ("vllm", "transformers")):
-        is_needed = not set(commands).isdisjoint(ANSWERING)
-        sentence = (
-            f"An engine: {how_to_install('vllm')}, or name a server (model.backend=openai, model.urls)."
-        )
-        yield False if is_needed else _optional(), sentence
+        server = "or name a server (model.backend=openai, model.urls)"
+        yield _optional(), f"An engine: {how_to_install('vllm')}, {server}."
 
 
 def _optional() -> bool | None:
