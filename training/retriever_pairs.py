@@ -12,7 +12,7 @@ for the next passage's query.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -304,13 +304,18 @@ def gold_queries(
             yield HopQuery("next", 2, text, (second.id,), question.answers)
 
 
+def telling(answers: Iterable[str]) -> list[str]:
+    """Return the answers that tell what a passage is about: "yes" and "no" stand in passages by chance."""
+    return [each for each in answers if normalize_answer(each) not in ("", "yes", "no")]
+
+
 def gold_of_hop(hop: GoldHop, sub_question: str, golds: Sequence[Passage]) -> list[Passage]:
     """Return which of a question's gold passages answer a sub-question, by title and answer; [] if unclear.
 
     ``sub_question``: the sub-question with the earlier answers in it.
     """
     with_title = [each for each in golds if mentions([sub_question], [without_brackets(each.title)])]
-    holding = [each for each in golds if mentions([each.contents], [hop.answer])]
+    holding = [each for each in golds if mentions([each.contents], telling([hop.answer]))]
     both = [each for each in with_title if each in holding]
     return next((each for each in (both, holding, with_title) if len(each) == 1), [])
 
@@ -327,9 +332,7 @@ def chain_queries(
     for number, hop in enumerate(row.chain.hops if row.chain is not None else (), 1):
         if not hop.refused:
             hop_passages = [passages[name] for name in hop.passage_ids if name in passages]
-            # "yes" and "no" stand in passages by chance.
-            answers = [] if normalize_answer(hop.sub_answer) in ("yes", "no") else [hop.sub_answer]
-            holding = [each for each in hop_passages if mentions([each.contents], answers)]
+            holding = [each for each in hop_passages if mentions([each.contents], telling([hop.sub_answer]))]
             gold = row.question.supporting
             right = tuple(each.id for each in holding if not gold or is_gold(each, gold, passages))
             text = search_text(config.text, hop.sub_query, row.question.text, last)
@@ -365,9 +368,11 @@ async def _search_negatives(
     config: RetrieverPairsConfig,
 ) -> RetrieverPair:
     """Return a query's row. Hits that hold its answer are left out: the dataset may not mark all that do."""
-    answers = [each for each in query.answers if each.strip() and each.strip().lower() not in ("yes", "no")]
+    answers = telling(query.answers)
     gold = (*query.positives, *question.supporting)
-    hits = [hit.passage for hit in await retriever.search(query.text, config.depth)]
+    # As decoding searches: what is asked on the way may have an encoder of its own.
+    found = await retriever.search(query.text, config.depth, hop=query.kind != "question")
+    hits = [hit.passage for hit in found]
     unlike = (each for each in hits if not is_gold(each, gold, passages))
     wrong = [each for each in unlike if not mentions([each.contents], answers)][: config.negatives]
     right = [passages[name] for name in query.positives]

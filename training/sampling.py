@@ -17,7 +17,7 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.decode import decode_chain, search_hop
 from corag.chains.final_answer import retrieve_context
 from corag.chains.rank import AnswerScore, answer_log_likelihood
-from corag.core.language.text import exact_match, mentions
+from corag.core.language.text import exact_match, mentions, normalize_answer
 from corag.core.options.classes import Options
 from corag.core.seeds import derive_seed
 from corag.core.tools import Tools
@@ -213,8 +213,11 @@ def lift_evidence(hits: Sequence[Hit], answer: str, count: int) -> tuple[Hit, ..
     """Return hits of which one that is shown holds the answer; none if there is no such hit.
 
     Where it stands too low, the first that holds it takes the last place that is shown: a reader has to
-    learn from it what to read, whatever a search would have ranked before it.
+    learn from it what to read, whatever a search would have ranked before it. "Yes" and "no" stand in
+    passages by chance, so for them the hits stay as they are.
     """
+    if normalize_answer(answer) in ("yes", "no"):
+        return tuple(hits)
     holds = [mentions([hit.passage.contents], [answer]) for hit in hits]
     if not any(holds) or any(holds[:count]):
         return tuple(hits) if any(holds) else ()

@@ -89,7 +89,7 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             path = f"round {len(rounds) + 1}"
             # 1. Generation-augmented retrieval (section 3.2): y_(t-1) || q, and q alone at first.
             generation = rounds[-1].generation if rounds else ""
-            query = " ".join(f"{generation} {question.text}".split())
+            query = " ".join(f"{generation} {question.text}".split()) if generation else question.text
             hits = await tools.search(query, k=config.k, path=path)
             passages = [hit.passage for hit in hits]
             passage_ids |= dict.fromkeys(passage.id for passage in passages)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,7 +20,7 @@ from corag.core.options.names import NameOrPath
 from corag.core.prompting.demonstrations import demonstration_file
 from corag.core.prompting.prompt import Segment
 from corag.core.prompting.template import Template, load_prompt
-from corag.core.system.files import read_text
+from corag.core.system.files import keep_read, read_text
 
 EXAMPLES = Path(__file__).parent / "shipped/demonstrations"
 
@@ -85,7 +84,7 @@ class TranscriptConfig(MethodConfig):
         self.examples()
 
 
-@lru_cache(maxsize=16)  # every prompt of every question asks for them
+@keep_read  # every prompt of every question asks for them
 def worked_examples(path: str, count: int) -> tuple[str, ...]:
     """Read worked examples as the papers' files have them: each begins with a line "Question: ...".
 

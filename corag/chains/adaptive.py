@@ -16,7 +16,7 @@ from corag.chains.costs import affordable_chains, release_final_answer, reserve_
 from corag.chains.final_answer import Context
 from corag.chains.rank import Candidate, Outcome, combine_scores, rank, score_all
 from corag.chains.strategies import sample_candidates
-from corag.core.language.text import normalize_answer
+from corag.core.language.text import ballot
 from corag.core.tools import Tools
 
 
@@ -43,7 +43,7 @@ def chains_to_decide(candidates: Sequence[Candidate], chains_left: int, sure: fl
     It is decided if the leading answer is more frequent than the second in the long run with probability
     ``sure``, or if those that are left cannot bring another ahead.
     """
-    counts = Counter(normalize_answer(each.answer) for each in candidates if each.answer)
+    counts = Counter(ballot(each.answer) for each in candidates if each.answer)
     counts.pop("", None)
     first, second = [*(count for _, count in counts.most_common(2)), 0, 0][:2]
 

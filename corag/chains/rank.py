@@ -17,7 +17,7 @@ from corag.chains.final_answer import Context, FinalAnswer, final_answer
 from corag.chains.prompting import continuation, final_answer_prompt
 from corag.chains.signals import SIGNALS
 from corag.core.errors import BudgetExhaustedError
-from corag.core.language.text import normalize_answer
+from corag.core.language.text import ballot
 from corag.core.tools import Tools
 
 
@@ -143,7 +143,7 @@ def count_votes(answers: Sequence[str]) -> list[float]:
 
     Blank ones have no votes. Votes need no log-probabilities (self-consistency, Wang et al. 2023).
     """
-    spellings = [normalize_answer(answer) for answer in answers]
+    spellings = [ballot(answer) for answer in answers]
     counts = Counter(spellings)
     return [float(counts[spelling] if spelling else 0) for spelling in spellings]
 

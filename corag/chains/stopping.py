@@ -17,7 +17,7 @@ from corag.chains.prompting import (
     final_answer_prompt,
     stop_check_prompt,
 )
-from corag.core.language.text import exact_match, normalize_answer
+from corag.core.language.text import ballot, normalize_answer
 from corag.core.protocols import Ability
 from corag.core.tools import Tools
 from corag.core.types import Hit
@@ -63,7 +63,7 @@ async def _check(chain: Chain, tools: Tools, config: ChainOptions, path: str) ->
 async def _settle(chain: Chain, tools: Tools, config: ChainOptions, path: str) -> Chain:
     """Draft an answer; the chain ends if it is the one that was drafted a hop before (training-free)."""
     draft = await draft_answer(chain, tools, config, path=path)
-    same = bool(chain.draft) and bool(normalize_answer(draft)) and exact_match(draft, [chain.draft])
+    same = bool(ballot(draft)) and ballot(draft) == ballot(chain.draft)
     return replace(chain, draft=draft, stopped="settled" if same else "")
 
 

@@ -26,7 +26,7 @@ class MicroBatcher(Generic[In, Out]):
     """Collect what arrives while the worker is busy and pass it on as one batch.
 
     The worker runs in a thread of its own, so the event loop stays free and the worker need not be thread-
-    safe, unless several batches may be under way. There is no waiting window by default: an idle worker
+    safe, unless several batches may be under way. There is no waiting window: an idle worker
     starts at once with what the current turn of the event loop has queued, and load forms the batches. If the
     worker raises, every caller of that batch gets the exception; later batches are tried afresh.
     """

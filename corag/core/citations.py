@@ -17,6 +17,7 @@ REFUSAL = "The documents do not answer this."
 """What the prompts for documents have a model reply where nothing answers."""
 _NUMBERS = re.compile(r"\[(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\]")
 _BEHIND = re.compile(rf"([.!?])([\"”»]*)((?:\s*{_NUMBERS.pattern})+)")  # a citation behind its full stop
+_SPACED = "[0-9a-z\u00df-\u052f]"  # what words and numbers are made of where spaces part them
 _QUOTED = re.compile(r"(?<!\w)[\"“„«]([^\"“”„«»\n]+)[\"“”»]")
 
 
@@ -61,7 +62,7 @@ def _claim(sentence: str, passages: Sequence[Passage]) -> Claim:
         if 0 < number <= len(passages)
     ]
     quotes = [quote for quote in _QUOTED.findall(sentence) if any(map(str.isalnum, quote))]
-    missing = [quote for quote in quotes if not any(_plain(quote) in text for text in cited_texts)]
+    missing = [quote for quote in quotes if not any(_stands_in(_plain(quote), text) for text in cited_texts)]
     if not numbers:
         fault = "it cites no passage"
     elif len(cited_texts) < len(numbers):
@@ -69,6 +70,14 @@ def _claim(sentence: str, passages: Sequence[Passage]) -> Claim:
     else:
         fault = f'the passage that it cites does not have the words "{missing[0]}"' if missing else ""
     return Claim(sentence.strip(), numbers, fault)
+
+
+def _stands_in(quote: str, text: str) -> bool:
+    """Whether a text has a quote, of whole words and numbers: "5 days" does not stand in "15 days"."""
+    before, behind = rf"(?<!{_SPACED})(?<!\d[.,])", rf"(?!{_SPACED})(?![.,]\d)"
+    start = before if re.match(_SPACED, quote) else ""
+    end = behind if re.match(_SPACED, quote[-1:]) else ""
+    return re.search(f"{start}{re.escape(quote)}{end}", text) is not None
 
 
 def _plain(text: str) -> str:

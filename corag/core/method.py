@@ -10,6 +10,7 @@ from corag.core.options.classes import Options
 from corag.core.prompting.template import Template
 from corag.core.protocols import Ability
 from corag.core.runs.rows import SavedRow
+from corag.core.system.files import read_anew
 from corag.core.types import Answer, CandidateAnswer
 
 
@@ -40,7 +41,8 @@ class MethodConfig(Options):
         return {}
 
     def check_files(self) -> None:
-        """Load prompts and files, so that what is missing is found before minutes go into an engine."""
+        """Load prompts and files as they are now: what is missing is found before an engine is opened."""
+        read_anew()
         self.templates()
 
     def needs(self) -> Mapping[Ability, str]:

@@ -73,16 +73,16 @@ def load_object(spec: str, option: str) -> Any:
 def load_source(source: str, option: str) -> types.ModuleType:
     """Return the module that a Python file or the name of a module stands for."""
     if source.endswith(".py"):
-        return _load_file(source, file_digest(source), option)
+        if not Path(source).is_file():
+            raise ConfigError(f"there is no file '{source}': check '{option}'.")
+        return _load_file(source, file_digest(source))
     return typing.cast("types.ModuleType", run_code(lambda: importlib.import_module(source), source))
 
 
 @lru_cache(maxsize=64)
-def _load_file(source: str, digest: str, option: str) -> types.ModuleType:
+def _load_file(source: str, digest: str) -> types.ModuleType:
     """Run a Python file, once for each content that it has had."""
     path = Path(source).resolve()
-    if not path.is_file():
-        raise ConfigError(f"there is no file '{source}': check '{option}'.")
     # A name of its own, so that a file called json.py hides nothing.
     module = types.ModuleType(f"own_method_{path.stem}_{digest}")
     module.__file__ = str(path)

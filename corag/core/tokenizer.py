@@ -8,7 +8,6 @@ model has learned; transformers 5 knows some of them by their names on Hugging F
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -66,7 +65,7 @@ def tokenizer_folder(folder: str) -> str:
 
 def _state(folder: str) -> tuple[tuple[str, int, int], ...]:
     """Return what tells a folder's files from others that take their place."""
-    files = sorted(os.scandir(folder), key=lambda file: file.name) if os.path.isdir(folder) else ()
+    files = sorted(file for file in Path(folder).glob("*") if file.is_file())
     return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from corag.core.errors import DataError
-from corag.core.system.files import read_jsonl, write_atomically
+from corag.core.system.files import keep_read, read_jsonl, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Unit:
     passage_ids: tuple[str, ...]
 
 
-@lru_cache(maxsize=4)
+@keep_read
 def load_units(path: str) -> Mapping[str, Unit]:
     """Read a file of units; return the unit of every passage by the passage's id.
 

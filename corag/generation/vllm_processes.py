@@ -1,4 +1,4 @@
-"""vLLM's processes: they end with their owner, compute as it asks, and must not start a script again.
+"""vLLM's processes: they end with their owner, and must not start a script again.
 
 Apart from the engine, since the process that computes loads it (through :mod:`corag.generation.forced`) and
 not the engine.
@@ -10,7 +10,6 @@ import multiprocessing
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,12 @@ from typing import Any
 from corag.core.errors import ConfigError
 from corag.core.system.process import end_with_owner
 
-BATCH_INVARIANT = "batch invariant"
-_BLOCK = 16  # rows; a row costs as much in a product of 16 as in one of 500, and a lone one as much as 4
-
 
 class OwnerWatch(str):
     """A string in an engine's configuration, which vLLM passes to the processes that it starts.
 
     Where it arrives, that process begins to watch its owner: before anything else of ours runs there. An
-    engine whose owner is killed before the two have connected would wait five minutes for it. If the string
-    is :data:`BATCH_INVARIANT`, it computes as :func:`multiply_in_blocks` and :func:`attend_by_token` have it.
+    engine whose owner is killed before the two have connected would wait five minutes for it.
     """
 
     __slots__ = ()
@@ -39,63 +34,7 @@ class OwnerWatch(str):
 
 def _watch(argument: str) -> OwnerWatch:
     end_with_owner()
-    if argument == BATCH_INVARIANT:
-        multiply_in_blocks()
-        attend_by_token()
     return OwnerWatch(argument)
-
-
-def multiply_in_blocks() -> None:
-    """Let vLLM on a CPU multiply matrices by oneDNN alone, always as many rows at once, and use no AMX.
-
-    In which order oneDNN sums a row's products depends on how many rows there are: on which numbers of them,
-    is another matter on each processor. It does not depend on where among them the row stands. SGLang's
-    products and attention by AMX, which vLLM has as well, are not known to have that.
-    """
-    import torch
-    import vllm._custom_ops as operators
-    import vllm.model_executor.layers.utils as layers
-
-    multiply = operators.onednn_mm
-
-    def multiply_blocks(handler: Any, x: Any, bias: Any) -> Any:
-        rows = x.reshape(-1, handler.k)
-        blocks = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % _BLOCK)).split(_BLOCK)
-        products = torch.cat([multiply(handler, block, bias) for block in blocks])
-        return products[: len(rows)].reshape(*x.shape[:-1], -1)
-
-    operators.onednn_mm = multiply_blocks
-    layers.check_cpu_sgl_kernel = torch.cpu._is_amx_tile_supported = lambda *_: False
-
-
-def attend_by_token() -> None:
-    """Let vLLM's attention on a CPU compute each query token as a sequence of its own.
-
-    It goes through a sequence's keys in tiles, whose size depends on how many queries it computes together:
-    on the rest of the batch, and on what of the prompt was in the cache. Up to about 1,000 keys fit into one
-    tile (by the size of the L2 cache); of longer prompts the last digits differed.
-    """
-    import torch
-    from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder
-
-    build = CPUAttentionMetadataBuilder.build
-
-    def build_by_token(self: Any, common_prefix_len: int, common: Any, *rest: Any, **options: Any) -> Any:
-        starts = common.query_start_loc
-        counts = starts[1:] - starts[:-1]
-        tokens = torch.arange(common.num_actual_tokens, dtype=starts.dtype)
-        ends = torch.repeat_interleave(common.seq_lens - starts[1:], counts)
-        single = replace(
-            common,
-            num_reqs=len(tokens),
-            max_query_len=1,
-            query_start_loc=torch.arange(len(tokens) + 1, dtype=starts.dtype),
-            seq_lens=(ends + tokens + 1).to(common.seq_lens.dtype),
-            block_table_tensor=torch.repeat_interleave(common.block_table_tensor, counts, dim=0),
-        )
-        return build(self, common_prefix_len, single, *rest, **options)
-
-    CPUAttentionMetadataBuilder.build = build_by_token
 
 
 def spare_children_interrupts() -> None:

@@ -18,7 +18,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import with_exact_head
 from corag.generation.forced import PLUGIN
 from corag.generation.models import native_dtype, quantisation
-from corag.generation.vllm_processes import BATCH_INVARIANT, OwnerWatch
+from corag.generation.vllm_processes import OwnerWatch
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -26,6 +26,7 @@ from corag.generation.vllm_processes import BATCH_INVARIANT, OwnerWatch
 CPU_BLOCK_SIZE = 32
 CPU_MAX_NUM_SEQS = 64
 CPU_KV_CACHE_GB = 4.0  # 180,000 tokens of the default model in bfloat16
+_INVARIANT = "VLLM_BATCH_INVARIANT"
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes for max_lora_rank
 
 
@@ -45,7 +46,7 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     # a program embeds, as this one is, and would take 2,048 tokens. What a CPU takes at once is set here.
     usage = UsageContext.ENGINE_CONTEXT if cpu else UsageContext.LLM_CLASS
     try:
-        with _batch_invariant(cpu=cpu) if config.deterministic else nullcontext():
+        with _batch_invariant() if config.deterministic else nullcontext():
             engine_config = AsyncEngineArgs(**arguments).create_engine_config(usage)
             # vLLM's own way to force tokens needs its second model runner, thus Triton and a GPU; which
             # runner it takes is only known now.
@@ -64,31 +65,25 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
 
 
 @contextmanager
-def _batch_invariant(*, cpu: bool) -> Iterator[None]:
+def _batch_invariant() -> Iterator[None]:
     """Let an engine that starts here compute each sequence as if it were alone.
 
-    Its processes read that from the environment. On a CPU three things depend on what else is in the batch:
-    how attention shares a sequence's keys out among the cores, which is turned off here, and among tiles
-    (:func:`attend_by_token`), and products of matrices (:func:`multiply_in_blocks`). On GPUs vLLM has other
-    kernels for all of it.
-
-    Raises :class:`ConfigError` on a GPU that these kernels do not run on.
+    Its processes read that from the environment. Raises :class:`ConfigError` where vLLM has no such kernels.
     """
     from vllm.platforms import current_platform
 
-    if current_platform.is_cuda() and not current_platform.has_device_capability(80):
+    if not current_platform.is_cuda() or not current_platform.has_device_capability(80):
         raise ConfigError(
             "model.deterministic=true was given, but vLLM's batch-invariant kernels need a GPU of compute "
             "capability 8.0 or more: choose model.backend=transformers, or leave it out."
         )
-    name, value = ("VLLM_CPU_ATTN_SPLIT_KV", "0") if cpu else ("VLLM_BATCH_INVARIANT", "1")
-    before = os.environ.get(name)
-    os.environ[name] = value
+    before = os.environ.get(_INVARIANT)
+    os.environ[_INVARIANT] = "1"
     try:
         yield
     finally:
-        del os.environ[name]
-        os.environ.update({} if before is None else {name: before})
+        del os.environ[_INVARIANT]
+        os.environ.update({} if before is None else {_INVARIANT: before})
 
 
 @contextmanager
@@ -136,9 +131,7 @@ def _own_arguments(config: ModelConfig, folder: str, lora_rank: int, *, cpu: boo
         # and their prefixes are the ones still in the cache.
         "scheduling_policy": "priority",
         "logits_processors": [PLUGIN],
-        "additional_config": {
-            "corag": OwnerWatch(BATCH_INVARIANT if cpu and config.deterministic else "owner")
-        },
+        "additional_config": {"corag": OwnerWatch("owner")},
         # From before any logits processor: what forced tokens had before they were forced, and what methods
         # that weigh a reply's probabilities mean by them.
         "logprobs_mode": "raw_logprobs",

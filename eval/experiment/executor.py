@@ -14,9 +14,11 @@ from corag.core.protocols import (
     Generation,
     Generator,
     GeneratorStage,
+    NotedHits,
     Retriever,
     Score,
     ScoreRequest,
+    search_note,
 )
 from corag.core.runner import BoundMethod, answer_question
 from corag.core.runs.rows import Row
@@ -90,7 +92,8 @@ class WithoutPassage:
         """Return up to k other hits, best first."""
         hits = await self._retriever.search(query, k + 1, hop)
         others = [hit for hit in hits if hit.passage.id != self._id][:k]
-        return CachedHits(others) if isinstance(hits, CachedHits) else others
+        kind = CachedHits if isinstance(hits, CachedHits) else NotedHits
+        return kind(others, search_note(hits))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

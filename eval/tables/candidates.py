@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.core.errors import ConfigError
-from corag.core.language.text import normalize_answer
+from corag.core.language.text import ballot
 from corag.core.method import Candidates
 from corag.core.runs.manifest import Manifest
 from corag.core.runs.rows import SavedRow
@@ -94,7 +94,7 @@ def candidate_set(
         # A failed question has no answer, so none that is right, though "" be a gold answer.
         [0.0 if is_failure else getattr(item, metric) for item in items],
         [not is_failure and item.em == 1 for item in items],
-        [normalize_answer(each.text) for each in candidates],
+        [ballot(each.text) for each in candidates],
         {name: [each.scores.get(name, math.nan) for each in candidates] for name in names},
         0.0 if is_failure else getattr(final_score, metric),
     )

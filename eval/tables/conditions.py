@@ -59,7 +59,8 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
         },
     }
     # By path, which has the dataset's name: those of another than the questions' are a question of their own.
-    if demonstrations := {name: text for name, each in manifests.items() if (text := _demonstrations(each))}:
+    demonstrations = {name: _demonstrations(each) or "none" for name, each in manifests.items()}
+    if set(demonstrations.values()) != {"none"}:
         parts["Demonstrations"] = demonstrations
     common_lines = []
     run_lines: dict[str, list[str]] = {name: [] for name in manifests}

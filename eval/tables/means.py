@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ Over = Literal["", "seeds", "demonstrations"]
 Means = Mapping[str, Mapping[str, Spread]]
 """Means by the first run of a group and by measure; tokens per question are among the measures."""
 
+_SEED = re.compile(r"[ ,]*\bseed=\d+")
 # What may differ between the runs of one mean. Methods name their demonstrations in these three ways.
 _VARYING_SETTINGS: Mapping[Over, Sequence[str]] = {
     "": (),
@@ -31,14 +33,17 @@ def find_points(settings: Mapping[str, Mapping[str, Any]], over: Over = "seeds")
     """Return the runs that are one point: they differ in nothing but ``over``. By the name of the first.
 
     Tables, reports and sweeps all take their means by this. Runs that differ in nothing are no repeats: what
-    tells them apart, such as the values in a method of the user's own, is not in their settings.
+    tells them apart, such as the values in a method of the user's own, is not in their settings. Theirs are
+    those of one name, but for the seed in it.
     """
+    digests = {name: _without(setting, over).digest for name, setting in settings.items()}
+    whole = {name: Provenance(dict(setting)).digest for name, setting in settings.items()}
+    equal = Counter(whole.values())
+    unclear = {digests[name] for name in settings if equal[whole[name]] > 1}
     points: dict[str, list[str]] = {}
-    equal: Counter[str] = Counter()
-    for name, setting in settings.items():
-        whole = Provenance(dict(setting)).digest
-        points.setdefault(f"{_without(setting, over).digest} {equal[whole]}", []).append(name)
-        equal[whole] += 1
+    for name, digest in digests.items():
+        of_name = _SEED.sub("", name) if digest in unclear else ""
+        points.setdefault(f"{digest} {of_name}", []).append(name)
     return {members[0]: members for members in points.values()}
 
 

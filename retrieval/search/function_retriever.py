@@ -43,10 +43,16 @@ class _BorrowedRetriever(SearchStage):
         super().__init__()
         self.fingerprint = f"python:{identity}"
         self._inner = inner
+        self._takes_hop = "hop" in inspect.signature(inner.search).parameters
+
+    @property
+    def has_hops(self) -> bool:
+        """Whether it may search otherwise for queries that were asked on the way to an answer."""
+        return self._takes_hop
 
     async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Search as it does."""
-        return await self._inner.search(query, k)
+        return await (self._inner.search(query, k, hop) if self._takes_hop else self._inner.search(query, k))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Look up as it does."""

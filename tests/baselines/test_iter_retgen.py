@@ -2,11 +2,13 @@
 found, no tokens left.
 """
 
+from dataclasses import replace
+
 from corag.baselines.iter_retgen import IterRetGenConfig, iter_retgen
 from corag.core.options.classes import change_options
-from corag.core.tools import SearchStep
+from corag.core.tools import SearchStep, Tools
 from tests.baselines import replaying
-from tests.fakes import WindowedGenerator, words
+from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 FIRST = "It is by Mara Velden of Tarn Hollow.\nSo the answer is: Tarn Hollow."
@@ -32,6 +34,14 @@ async def test_the_second_round_searches_with_the_first_generation_and_reads_its
     assert (
         list(tools.ledger) == ["generation", "reader"] and tools.spent.calls == len(generator.requests) == 2
     )
+
+
+async def test_the_question_is_searched_for_as_it_is_written():
+    """Then it is known as the question, and no hop encoder serves it."""
+    spaced = replace(QUESTION, text=QUESTION.text.replace(" ", "  ", 1))
+    tools = Tools(spaced, ScriptedGenerator([FIRST]), WordRetriever(WORLD), question_note="the question")
+    await iter_retgen(spaced, tools, IterRetGenConfig(iterations=1))
+    assert [step.note for step in tools.steps if isinstance(step, SearchStep)] == ["the question"]
 
 
 async def test_an_answer_that_cites_is_kept_whole_with_the_passages_that_have_its_numbers():

@@ -61,7 +61,7 @@ def test_three_are_not_compared_as_two(question):
          "When did Ana Bo die? > 1 March 1950 | When was Li Wu born? > 1 January 1900 | "
          "When did Li Wu die? > 28 January 1950", None),
         ("Who died earlier, Ana Bo or Li Wu?", f"{BORN} | {DIED}", "Li Wu"),
-        ("Who died first, Ana or Wu?", "When did Ana die? > 44 BC | When did Wu die? > 3 May 44", "Ana"),
+        ("Who died first, Ana or Wu?", "When did Ana die? > 44 BC | When did Wu die? > 3 May 144", "Ana"),
         ("Which film came out first, Oat or Rye?", "When was Oat released? > 3 May 1953 | "
          "When did Rye come out? > 1953-05-04", "Oat"),
         ("Are Tarn Hollow and Mossvik located in the same country?", VILLAGES, "yes"),
@@ -106,6 +106,8 @@ def test_what_the_sub_answers_decide(question, hops, expected):
         # Forms that only HotpotQA has.
         ("Who died younger, Ana Bo or Li Wu?", f"{BORN} | {DIED}"),
         ("Was Ana Bo born before Li Wu?", BORN),
+        ("Who was born later, Ana Bo or Li Wu?",  # of which century?
+         "When was Ana Bo born? > on 3 May 85 | When was Li Wu born? > 1950"),
         ("Are Oat and Rye from the same country?",
          "Where is the band Oat from? > Atlanta, Georgia | Where is Rye from? > United States"),
     ],

@@ -4,10 +4,15 @@ import math
 
 import pytest
 
+from corag.chains.adaptive import chains_to_decide
 from corag.chains.config import CoRAGConfig
 from corag.chains.rank import Candidate, combine_scores, count_votes, log_probability
 from corag.core.protocols import Ability
+from corag.core.types import CandidateAnswer, Question
+from eval.scoring.scorers import SCORERS
+from eval.tables.candidates import candidate_set
 from tests.chains.chains import run, seeded
+from tests.eval.runs import saved
 from tests.fakes import kind
 from tests.story import WORLD
 
@@ -48,6 +53,17 @@ def test_signals_as_probabilities():
     assert log_probability("refusals", 0.0) == 0.0 > log_probability("refusals", 2.0)
     assert log_probability("vote", 0.0) == log_probability("probability", math.nan) == -math.inf
     assert count_votes(["Issel", "the issel", "", "Oder"]) == [2.0, 2.0, 0.0, 1.0]
+
+
+def test_an_answer_that_normalises_to_nothing_has_its_votes():
+    """Vitamin A: the rule of SQuAD drops articles."""
+    assert count_votes(["A", "a", "B", " "]) == [2.0, 2.0, 1.0, 0.0]
+    voted = [Candidate(None, f"chain {n}", answer="A") for n in range(6)]
+    assert chains_to_decide(voted, 10, 0.9) == 0
+    answers = [CandidateAnswer(text) for text in ("A", "A", "B")]
+    question = Question("q", "Which?", ("A",))
+    found = candidate_set(saved(question, None), question, answers, SCORERS["squad"], "em")
+    assert found.spellings == ["a", "a", "b"]
 
 
 def test_a_mixture_lacks_a_score_where_a_part_is_missing():

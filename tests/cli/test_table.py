@@ -17,6 +17,7 @@ from corag.core.types import Passage, Question
 from eval.api.results import Results
 from eval.report.page import make_report
 from eval.sweeps.plots import draw_figure
+from eval.tables.means import find_points
 from eval.tables.results import PLAIN_VIEW, TableView, score_view, table_of_runs
 from eval.tables.runs import Runs
 from retrieval.index.manifest import IndexSettings, hash_corpus, write_manifest
@@ -444,6 +445,25 @@ def test_runs_that_differ_in_nothing_that_is_known_are_no_repeats_of_each_other(
     assert "significantly above" in make_report(score_view(closures, PLAIN_VIEW)).sections
     with raises_message(ConfigError):
         Results(closures).table(over="seeds")
+
+
+def test_runs_that_settings_do_not_tell_apart_are_paired_by_name():
+    x, seed = {"method": "mine"}, {"method": "mine", "seed": 1}
+    assert find_points({"good": x, "bad": x, "bad seed=1": seed}) == {
+        "good": ["good"],
+        "bad": ["bad", "bad seed=1"],
+    }
+    crossed = find_points({"x": x, "y": x, "y seed=1": seed, "x seed=1": seed})
+    assert crossed == {"x": ["x", "x seed=1"], "y": ["y", "y seed=1"]}
+
+
+def test_demonstrations_of_one_run_are_not_those_of_all(tmp_path):
+    some = {"options": {"demonstrations": "demos.txt"}, "demonstrations": {"demos.txt": "0123456789"}}
+    folders = [run_of(tmp_path / "few", range(4), some), run_of(tmp_path / "none", range(4), {})]
+    conditions = Results({each.name: each for each in folders}).table().figures.conditions
+    assert not any("Demonstrations" in line for line in conditions.common_lines)
+    assert "demonstrations: demos.txt" in conditions.lines_by_run["few"]
+    assert "demonstrations: none" in conditions.lines_by_run["none"]
 
 
 def test_means_stand_in_every_form_and_disagreements_are_refused_where_they_do_not(tmp_path, capsys):

@@ -71,6 +71,21 @@ METHODS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("quote", "stands"),
+    [
+        ("15 days", True), ("5 days", False), ("1,250 euros", True), ("250 euros", False), ("1,25", False),
+        ("lawful", False), ("湖南", True),
+    ],
+)  # fmt: skip
+def test_a_quote_is_of_whole_words_and_numbers(quote: str, stands: bool) -> None:
+    passage = Passage(
+        "1", "Rules", "Within 15 days 1,250 euros are due. Smoking is unlawful. 长沙是湖南省的省会。"
+    )
+    (claim,) = check_citations(f'It is "{quote}" [1].', [passage])
+    assert (claim.fault == "") == stands
+
+
 @pytest.mark.parametrize("name", METHODS)
 async def test_a_number_in_the_final_prompt_is_the_place_among_the_passages_shown(name: str) -> None:
     method, config, replies = METHODS[name]

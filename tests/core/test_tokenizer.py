@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from corag.core.errors import ConfigError
-from corag.core.tokenizer import load_tokenizer, require_words, tokenizer_folder
+from corag.core.tokenizer import load_tokenizer, require_words, shared_tokenizer, tokenizer_folder
 from tests.messages import raises_message
 from tests.tiny import save_tiny_encoder
 from tests.vocabularies import FAMILIES, renderer_of, save_tokenizer
@@ -38,6 +38,16 @@ def test_a_folder_is_read_as_its_file_says_here_and_by_every_library(
     other = tokenizer_folder(folder)
     assert AutoTokenizer.from_pretrained(other).encode(TEXT) == expected
     assert tokenizer_folder(other) == other
+
+
+def test_a_tokenizer_is_loaded_once_for_each_state_of_its_folder(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "llama-3", "PreTrainedTokenizerFast")
+    (tmp_path / "gone").symlink_to(tmp_path / "pruned")  # as of a snapshot of which something was removed
+    first = shared_tokenizer(folder)
+    assert shared_tokenizer(folder) is first
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 77}))
+    assert shared_tokenizer(folder).model_max_length == 77
 
 
 def test_one_vocabulary_that_is_read_in_several_ways_has_several_fingerprints() -> None:

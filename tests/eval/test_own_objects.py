@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from corag import (
     Answer,
+    ClosedBookConfig,
     CoRAGConfig,
     Passage,
     Question,
@@ -566,3 +567,28 @@ def test_a_reply_does_not_end_within_the_words_that_it_is_asked_to_begin_with() 
 
     assert ask(ASKED, method, model).text == " Paris"
     assert given == [["."]]
+
+
+@pytest.mark.parametrize("option", ["demonstrations", "qa_prompt"])
+def test_the_next_run_has_files_as_they_are_then(tmp_path: Path, option: str) -> None:
+    """A notebook: the same process, a prompt or worked examples edited between two runs."""
+    file, seen = tmp_path / "file.txt", []
+    form = "Q: Who is {}?\nA: It is so. So the answer is: {}.\n"
+    form = form if option == "demonstrations" else "version: 1\n--- user\n{} {} {{paragraphs}}{{query}}\n"
+    for word in ("Before", "Behind"):
+        file.write_text(form.format(word, word))
+        config = ClosedBookConfig(**{option: str(file)})
+        run(RECORDS[:1], {word: (closed_book, config)}, lambda prompt: str(seen.append(prompt)), out=tmp_path)
+    assert "Before" in seen[0] and "Behind" in seen[1] and "Before" not in seen[1]
+    file.write_text(form.format("Third", "Third"))
+    with raises_message(ConfigError):
+        run(RECORDS[:1], {"Behind": (closed_book, config)}, lambda prompt: "x", out=tmp_path)
+
+
+def test_a_file_is_run_once_however_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        f"open({str(tmp_path / 'log')!r}, 'a').write('.')\ndef search(query, k):\n    return ['Paris']\n"
+    )
+    with open_index(f"{tmp_path}/own.py:search") as index:
+        assert index.search("q")[0].passage.text == "Paris"
+    assert (tmp_path / "log").read_text() == "."

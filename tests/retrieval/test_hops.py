@@ -21,6 +21,7 @@ from eval.experiment.registry import METHODS, MethodOptions, bind
 from retrieval.config import RetrieverConfig
 from retrieval.dense.encoder import HOP_ENCODER, Encoder
 from retrieval.search.batched import BY_HOP_ENCODER
+from retrieval.search.function_retriever import own_retriever
 from retrieval.search.hop_encoder import set_hop_encoder
 from retrieval.search.pipeline import open_retriever
 from retrieval.search.stage import with_note
@@ -165,3 +166,16 @@ async def test_every_method_asks_the_hop_encoder_for_all_but_the_question(method
         assert len(set(retriever.queries)) <= 2, "the question, with or without its question words"
         hops += len(retriever.later)
     assert (hops == 0) == (method in SEARCHES), "who searches once never does"
+
+
+async def test_an_own_retriever_of_our_protocol_is_told_of_hops_and_leaving_out_keeps_what_was_noted() -> (
+    None
+):
+    class Own(WordRetriever):
+        async def search(self, query: str, k: int, hop: bool = False) -> list[Hit]:
+            return with_note(await super().search(query, k), "of a hop" if hop else "")  # type: ignore[return-value]
+
+    own = own_retriever(Own(WORLD), "own")
+    assert own.has_hops and search_note(await own.search("Mara", 2, True)) == "of a hop"
+    left = await WithoutPassage(own, WORLD[0].id).search("Mara", 2, True)
+    assert search_note(left) == "of a hop" and WORLD[0].id not in [hit.passage.id for hit in left]

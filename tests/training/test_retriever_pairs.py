@@ -13,7 +13,7 @@ import pytest
 from corag.chains.chain import Hop
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
-from corag.core.types import GoldHop, Passage, Question
+from corag.core.types import GoldHop, Hit, Passage, Question
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
 from tests.story import AUTHOR, BOOK, NOISE, TOWN, WORLD
@@ -67,6 +67,29 @@ def test_the_passage_that_a_dataset_names_is_right_whatever_it_says() -> None:
 def test_a_sub_question_that_two_passages_may_answer_has_none() -> None:
     hop = GoldHop("What is it?", "Mara Velden")
     assert queries(replace(QUESTION, decomposition=(hop,)))[1][2] == ()
+
+
+def test_yes_and_no_tell_no_passage() -> None:
+    question = replace(QUESTION, decomposition=(GoldHop("Was Mara Velden born in Norway?", "no"),))
+    by_id = BY_ID | {"no": replace(passage("Oslo", "It has no king."), id="no")}
+    wrong = replace(question, supporting=(AUTHOR.id, "no"))
+    assert [each.positives for each in gold_queries(wrong, by_id, replace(ALL, whole=False))] == [
+        (AUTHOR.id,)
+    ]
+
+
+async def test_negatives_are_searched_for_as_decoding_searches(tmp_path: Path) -> None:
+    searched: list[tuple[str, bool]] = []
+
+    class Recording(WordRetriever):
+        async def search(self, query: str, k: int, hop: bool = False) -> list[Hit]:
+            searched.append((query, hop))
+            return await super().search(query, k, hop)
+
+    report = RetrieverPairsReport({"chains": []})
+    world = Recording([*WORLD, ISSEL, TARN])
+    await write_retriever_pairs([QUESTION], {}, tmp_path / "pairs", world, ALL, report)
+    assert searched[0] == (QUESTION.text, False) and {hop for _, hop in searched[1:]} == {True}
 
 
 def test_sub_queries_are_searched_with_the_text_of_decoding() -> None:

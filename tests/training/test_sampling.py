@@ -312,6 +312,12 @@ def test_a_relation_is_asked_as_a_question():
     ]  # fmt: skip
 
 
+def test_yes_and_no_need_not_stand_in_a_passage():
+    steps = (GoldHop("Who wrote The Glass Orchard?", "Mara Velden"), GoldHop("Was #1 born in Oslo?", "no"))
+    answer, _, _ = follow(replace(QUESTION, decomposition=steps))
+    assert [hop.sub_answer for hop in answer.chains[answer.chosen].hops] == ["Mara Velden", "no"]
+
+
 def test_a_question_whose_passages_lack_a_sub_answer_is_left_out():
     without = [each for each in WORLD if each.id != AUTHOR]
     answer, generator, _ = follow(world=without)

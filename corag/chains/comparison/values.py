@@ -21,11 +21,12 @@ _MONTH = (
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
 _ERA = r"(?:\s*(?P<era>bce?|b\.c\.(?:e\.)?))?(?![\w-]*\d)"
+_YEAR = r"\d{3,4}|\d{1,2}(?=\s*b\.?c)"  # "3 May 85" may be of any century
 _DATES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?(?:\s+of)?\s+{_MONTH},?\s+(?P<year>\d{{1,4}})\b{_ERA}",
-        rf"\b{_MONTH}\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s*,?\s+(?P<year>\d{{1,4}})\b{_ERA}",
+        rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?(?:\s+of)?\s+{_MONTH},?\s+(?P<year>{_YEAR})\b{_ERA}",
+        rf"\b{_MONTH}\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s*,?\s+(?P<year>{_YEAR})\b{_ERA}",
         rf"\b{_MONTH},?\s+(?P<year>\d{{3,4}})\b{_ERA}",
         r"\b(?P<year>\d{4})-(?P<number>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])\b",
         r"(?<![\d.,])(?P<year>\d{1,4})\s*(?P<era>bce?\b|b\.c\.(?:e\.)?)",

@@ -113,6 +113,15 @@ def is_other_script(text: str) -> bool:
     return others > len(_LATIN.findall(text))
 
 
+def ballot(answer: str) -> str:
+    """Return what votes for an answer are counted by: normalised, or as written if that leaves nothing.
+
+    >>> ballot("The Oslo"), ballot("A"), ballot(" ")
+    ('oslo', 'a', '')
+    """
+    return normalize_answer(answer) or " ".join(answer.casefold().split())
+
+
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     """Whether the normalised prediction equals any normalised answer."""
     normal_form = normalize_answer(prediction)

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 
 from corag.core.errors import DataError, nearest
@@ -18,7 +17,7 @@ from corag.core.language.text import extract_answer, stated_answer
 from corag.core.method import MethodConfig
 from corag.core.options.names import NameOrPath
 from corag.core.prompting.shorten import count_to_drop
-from corag.core.system.files import read_text
+from corag.core.system.files import keep_read, read_text
 
 _METADATA = re.compile(r"^# METADATA: (.*)$")
 SEPARATOR = "\n\n\n"
@@ -138,7 +137,7 @@ def rebuild(demonstrations: tuple[Demonstration, ...]) -> str:
     )
 
 
-@lru_cache(maxsize=64)
+@keep_read
 def read_demonstrations(path: str, count: int = 0, ids: tuple[str, ...] = ()) -> tuple[Demonstration, ...]:
     """Read the first ``count`` demonstrations of a file (0: all), or those with these ``ids``, in this order.
 

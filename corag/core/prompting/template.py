@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -31,7 +30,7 @@ from corag.core.errors import ConfigError, nearest
 from corag.core.language.text import extract_answer
 from corag.core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank, joined_wording
 from corag.core.seeds import stable_hash
-from corag.core.system.files import read_text
+from corag.core.system.files import keep_read, read_text
 
 Section = Literal["system", "user", "assistant", "plain"]
 Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]
@@ -225,7 +224,7 @@ def parse_template(name: str, text: str) -> Template:
     )
 
 
-@lru_cache(maxsize=256)
+@keep_read
 def load_template(source: str, folder: Path) -> Template:
     """Load a prompt: the name of one shipped in ``folder``, a user's own file, or a user turn's text itself.
 

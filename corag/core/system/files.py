@@ -9,15 +9,32 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
 from corag.core.errors import DataError
 from corag.core.seeds import new_digest
 
 # How the system says that there is no space: on the disk, for this user, for a file of this size.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+Arguments = ParamSpec("Arguments")
+Read = TypeVar("Read")
+_kept: list[Callable[[], None]] = []
+
+
+def keep_read(read: Callable[Arguments, Read]) -> Callable[Arguments, Read]:
+    """Decorate what reads files: what it returned is kept until :func:`read_anew`."""
+    kept = lru_cache(maxsize=256)(read)
+    _kept.append(kept.cache_clear)
+    return cast("Callable[Arguments, Read]", kept)
+
+
+def read_anew() -> None:
+    """Have files read anew. A run keeps those that it began with, and the next one has them as they are."""
+    for clear in _kept:
+        clear()
 
 
 def cache_folder() -> Path:
