@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PLAIN = "def test_one(): pass\ndef test_two(): pass\ndef test_three(): pass\n"
 KILLS = (

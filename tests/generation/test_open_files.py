@@ -12,6 +12,8 @@ from starlette.responses import Response
 
 from tests.generation.test_openai_server import EVERYTHING, StandIn
 
+pytestmark = pytest.mark.slow
+
 ASK = """
 import asyncio, resource, sys
 from corag.core.protocols import GenerateRequest, Sampling

@@ -38,6 +38,8 @@ from tests.tiny import save_tiny_model
 from training.config import SftConfig
 from training.sft import main as train
 
+pytestmark = pytest.mark.slow
+
 Options = Callable[..., SftConfig]
 PROMPTS = [
     chat_prompt("What is the capital of France? Answer in one sentence."),
@@ -99,7 +101,6 @@ def scores(generator: Generator, requests: Sequence[ScoreRequest] = REQUESTS) ->
     return asyncio.run(ask())
 
 
-@pytest.mark.slow
 def test_both_engines_say_the_same_with_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = random_adapter(tmp_path / "adapter", "default")
     # On a CPU vLLM reads a merged model, which would stay in the user's cache.

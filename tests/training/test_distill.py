@@ -26,6 +26,8 @@ from training.distill import DistillConfig, prompt_pairs
 from training.rows import read_report
 from training.sft import load_rows
 
+pytestmark = pytest.mark.slow
+
 Options = Callable[..., DistillConfig]
 
 
@@ -140,7 +142,6 @@ def test_a_larger_model_teaches(options: Options, tmp_path: Path) -> None:
     assert 0 < result["evaluation"]["kl_after"] < result["evaluation"]["kl_before"]
 
 
-@pytest.mark.slow
 def test_a_larger_model_behind_a_server_teaches(options: Options, tmp_path: Path) -> None:
     """vLLM's own server, whose heads are of 64 numbers at least; of a student like it, it is no further than
     rounding."""

@@ -38,6 +38,8 @@ from training.config import LoraOptions, SftConfig
 from training.sft import load_rows, main, make_trainer
 from training.trainer import CompletionTrainer
 
+pytestmark = pytest.mark.slow
+
 Options = Callable[..., SftConfig]
 SFT = str(Path(__file__).parents[2] / "training/sft.py")
 
@@ -461,7 +463,6 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_a_sentence(
         raise RuntimeError("expected scalar type Float")
 
 
-@pytest.mark.slow
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tmp_path: Path) -> None:
     once = options(
         max_steps=30,
@@ -521,7 +522,6 @@ def test_sigterm_lets_all_processes_of_a_training_write_the_checkpoint(
     assert list((Path(config.out) / "checkpoints" / stopped[1]).glob("rng_state_1*")), "and the second's part"
 
 
-@pytest.mark.slow
 def test_sigterm_writes_a_checkpoint_from_which_the_training_goes_on(
     options: Options, tmp_path: Path
 ) -> None:

@@ -23,6 +23,8 @@ from tests.training.toy import many, write_chains
 from training.sampling import SampleConfig
 from training.sharing import PushConfig, prepare_upload, run_options
 
+pytestmark = pytest.mark.slow
+
 ADA = Question("a", "Where was Ada born?", ("Orvale",), ("p1",))
 BEN = Question("b", "Where was Ben born?", ("Issel",), ("p2",))
 
