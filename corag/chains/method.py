@@ -52,9 +52,9 @@ class CoRAGAnswer(ReadAnswer):
 
     ``passage_ids``: all that was found for the chosen chain, merged; ``context_ids``: what the final answer
     was shown, best first. ``steps``: hops of the chosen chain. ``stopped``: why it ended, "budget" if tokens
-    ran out before the final answer. ``refusals``, ``repeats``: of the chosen chain. ``chains``: every
-    candidate; ``chosen``: the index of the one that was kept. ``comparison``: what the answer was computed
-    from, None if the model gave it.
+    ran out before the final answer, or allowed fewer than N chains. ``refusals``, ``repeats``: of the chosen
+    chain. ``chains``: every candidate; ``chosen``: the index of the one that was kept. ``comparison``: what
+    the answer was computed from, None if the model gave it.
     """
 
     refusals: int = 0
@@ -87,11 +87,12 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
     final = outcome.best.final or await final_answer(chain, context, tools, config)
     # Not in the paper: what the other candidates would have answered, to see what choosing costs.
     measurements = await measure_all(outcome, final, context, tools, config) if config.measure else {}
+    fewer = config.strategy == "best_of_n" and config.max_hops and len(outcome.candidates) < config.chains
     return CoRAGAnswer(
         text=final.text,
         passage_ids=context.gather_ids(chain, config),
         steps=len(chain),
-        stopped=chain.stopped if final.affordable else "budget",
+        stopped="budget" if fewer or not final.affordable else chain.stopped,
         context_ids=tuple(passage.id for passage in final.passages),
         refusals=chain.refusals,
         repeats=chain.repeats,

@@ -127,6 +127,8 @@ def figure_remarks(summary: Summary) -> Iterator[str]:
         )
     if summary.unasked_count:
         yield f"the budget allowed no call of the model for {summary.unasked_count:,} of {n}."
+    if summary.cut_count:
+        yield f"the budget ended or narrowed its work on {summary.cut_count:,} of {n} (fewer hops or chains)."
     if summary.failure_count:
         reasons = (f"  {line}" for line in summary.failures.commonest())
         yield "\n".join([f"{summary.failure_count:,} of {n} failed, which counts as wrong.", *reasons])

@@ -177,6 +177,7 @@ class Summary:
         has_estimates: whether some of the tokens were not counted, but estimated.
         thoughts_cut: thoughts of the model that reached the end of their budget.
         unasked_count: questions whose token budget did not allow a single call of the model.
+        cut_count: others whose token budget ended or narrowed the method's work.
         computed_answers: answers that a rule computed ('--corag.compare rules').
         computed_right: how many of them are exactly right.
         reasons: how many of them failed for which reason, the commonest first.
@@ -190,6 +191,7 @@ class Summary:
     has_estimates: bool = False
     thoughts_cut: int = 0
     unasked_count: int = 0
+    cut_count: int = 0
     computed_answers: int = 0
     computed_right: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -250,6 +252,7 @@ class Summary:
         rare = {
             "estimated": self.has_estimates,
             "unasked": self.unasked_count,
+            "cut_by_budget": self.cut_count,
             "computed_answers": self.computed_answers,
             "computed_right": self.computed_right,
             "thoughts_cut": self.thoughts_cut,
@@ -290,7 +293,8 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         unscored_count=sum(not each.row.question.answers for each in rows),
         computed_answers=len(computed_scores),
         computed_right=int(sum(computed_scores)),
-        unasked_count=sum(_is_unasked(each.row) for each in rows),
+        unasked_count=sum(_is_cut(each.row) and not each.row.total_usage.calls for each in rows),
+        cut_count=sum(_is_cut(each.row) and each.row.total_usage.calls > 0 for each in rows),
         thoughts_cut=sum(each.row.thoughts_cut for each in rows),
         has_estimates=any(each.row.total_usage.estimated for each in rows),
         reasons=Failures.count(each.row.error for each in rows if each.row.answer is None).reasons,
@@ -300,5 +304,5 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
     )
 
 
-def _is_unasked(row: SavedRow) -> bool:
-    return row.answer is not None and row.answer.stopped == "budget" and not row.total_usage.calls
+def _is_cut(row: SavedRow) -> bool:
+    return row.answer is not None and row.answer.stopped == "budget"

@@ -229,7 +229,7 @@ def test_a_budget_that_greedy_could_use_is_used(options):
     for factor in (1.6, 3, 6):
         budget = int(factor * cheapest.spent.total)
         answer, _, tools = run(seeded, budget=budget, retriever=WordRetriever(long), **config)
-        assert (answer.steps, answer.stopped) == (4, "length"), (factor, tools.ledger)
+        assert (answer.steps, answer.chains[answer.chosen].stopped) == (4, "length"), (factor, tools.ledger)
         assert tools.spent.total <= budget
 
 

@@ -277,6 +277,7 @@ def test_a_hard_budget_buys_fewer_chains_and_none_that_is_shorter(stop):
         assert [(len(chain.hops), chain.stopped) for chain in answer.chains] == [(4, "length")] * len(
             answer.chains
         )
+        assert (answer.stopped == "budget") == (len(answer.chains) < 6)
         counts.append(len(answer.chains))
     assert counts == sorted(counts) and counts[0] < counts[-1]
 

@@ -99,12 +99,15 @@ def test_an_own_method_is_not_known_to_be_what_was_trained_for(tmp_path):
 
 def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
     """A row of zeros else looks like a method that answers nothing right."""
-    asked, unasked = (row(QUESTIONS[n], "") for n in range(2))
-    unasked = replace(unasked, answer=replace(unasked.answer, stopped="budget"), usage={}, steps=())
-    assert main(["table", str(make_run(tmp_path / "poor", [asked, unasked])), "--json"]) == 0
+    asked, unasked, fewer = (row(QUESTIONS[n], "") for n in range(3))
+    fewer = replace(fewer, answer=replace(fewer.answer, stopped="budget"))
+    unasked = replace(fewer, question=unasked.question, usage={}, steps=())
+    assert main(["table", str(make_run(tmp_path / "poor", [asked, unasked, fewer])), "--json"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
-    said = "poor: the budget allowed no call of the model for 1 of 2 questions."
+    said = "poor: the budget allowed no call of the model for 1 of 3 questions."
     assert said in lines and json.loads(last)["runs"]["poor"]["unasked"] == 1
+    assert json.loads(last)["runs"]["poor"]["cut_by_budget"] == 1
+    assert "the budget ended or narrowed its work on 1 of 3 questions" in " ".join(lines)
     assert main(["table", str(make_run(tmp_path / "rich", [asked]))]) == 0
     assert "allowed no call" not in capsys.readouterr().out
 
