@@ -183,14 +183,14 @@ class RowMaker:
 
 def _shows_its_reply(example: TrainingExample, prompt: Prompt, left_out: Shortening) -> bool:
     """Whether ``prompt``, the example's as it was shortened, still shows what the reply was read from."""
+    if normalize_answer(example.reply) in ("yes", "no", "noanswer"):
+        return True  # that these words stand somewhere tells nothing
     passages = texts_left(prompt, "passage", left_out)
     if example.rests_on:
         return mentions(passages, [example.rests_on])
     # What the whole prompt did not show either, such as a refusal, was not lost here.
     whole = texts_left(example.prompt, "passage", Shortening())
     left = [*passages, *texts_left(prompt, "hop", left_out)]
-    if normalize_answer(example.reply) in ("yes", "no", "noanswer"):
-        return True  # that these words stand somewhere tells nothing
     return mentions(left, [example.reply]) or not mentions(whole, [example.reply])
 
 
