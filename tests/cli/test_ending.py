@@ -87,11 +87,7 @@ def test_an_engine_that_computes_does_not_abort_the_end(tmp_path: Path) -> None:
         "-m", "corag.cli", "run", "--questions", questions, "--method", "closed_book",
         "--model.backend", "transformers", "--closed_book.max_answer_tokens", 512, "--out", tmp_path / "runs",
     )  # fmt: skip
-    assert process.stderr is not None
-    line, before = "", ""
-    while "/64" not in (line := process.stderr.readline()):
-        before += line
-        assert line, before
+    wait_for(process, tmp_path / "runs/closed_book/manifest.json")  # the model is open
     time.sleep(3)
     told, seconds = end(process)
     assert process.returncode == 143, told

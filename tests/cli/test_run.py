@@ -20,9 +20,11 @@ pytestmark = pytest.mark.slow
 def world(tmp_path_factory):
     """A small world with both indexes."""
     folder = tmp_path_factory.mktemp("world")
-    corag("world", folder / "world", "--passages", 500, "--train", 20, "--dev", 5, "--test", 8)
+    sizes = ["--passages", "500", "--train", "20", "--dev", "5", "--test", "8"]
+    assert main(["world", str(folder / "world"), *sizes]) == 0
     for kind in ("bm25", "dense"):
-        corag("index", folder / "world/corpus.jsonl", "--out", folder / kind, "--kind", kind)
+        corpus, out = folder / "world/corpus.jsonl", folder / kind
+        assert main(["index", str(corpus), "--out", str(out), "--kind", kind]) == 0
     return folder
 
 

@@ -142,11 +142,12 @@ def test_a_larger_model_teaches(options: Options, tmp_path: Path) -> None:
     assert 0 < result["evaluation"]["kl_after"] < result["evaluation"]["kl_before"]
 
 
-def test_a_larger_model_behind_a_server_teaches(options: Options, tmp_path: Path) -> None:
+def test_a_larger_model_behind_a_server_teaches(options: Options, tiny_model: str, tmp_path: Path) -> None:
     """vLLM's own server, whose heads are of 64 numbers at least; of a student like it, it is no further than
     rounding."""
     larger = save_tiny_model(tmp_path / "larger", seed=3, hidden=256)
-    asked = options(teacher=larger, privileged=False, max_steps=1)
+    few = make_rows(tmp_path / "few", tiny_model, purpose="distillation", tasks=("final_answer",))
+    asked = options(rows=[few], teacher=larger, privileged=False, max_steps=1)
     with served_model(larger, "--max-logprobs", "100") as url:
         far = distill.main(replace(asked, teacher_url=url))["result"]
         like = replace(asked, model=larger, teacher_url=url, out=str(tmp_path / "like"))
