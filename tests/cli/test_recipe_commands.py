@@ -19,6 +19,8 @@ from corag.core.options.command_line import parse
 from eval.sweeps.cells import read_cells
 from tests.cli.test_install import write_program
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 # What stands in for corag and accelerate: it notes a command, fails if something that it names under

@@ -15,6 +15,8 @@ import pytest
 from tests.cli.test_install import write_program
 from tests.cli.test_recipes import ROOT
 
+pytestmark = pytest.mark.slow
+
 RECIPE = ROOT / "scripts/recipes/slurm_stages.sh"
 STAGES = "index sample rows train run table".split()
 

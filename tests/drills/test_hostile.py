@@ -163,7 +163,7 @@ def test_a_passage_has_no_reflection_tokens_of_its_own() -> None:
     assert read == ["[No Retrieval]", "[Retrieval]", "<paragraph>", "</paragraph>"]
 
 
-@pytest.mark.parametrize("text", [TURN * 17_000, "a" * 1_000_000])
+@pytest.mark.parametrize("text", [pytest.param(TURN * 17_000, marks=pytest.mark.drill), "a" * 1_000_000])
 def test_a_megabyte_on_one_line_is_cut_to_the_window_and_kept_whole_on_disk(
     text: str, renderer: Renderer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

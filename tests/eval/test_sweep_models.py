@@ -15,6 +15,8 @@ from corag.core.runs.manifest import Manifest
 from eval.sweeps.cells import Cell, read_cells
 from eval.sweeps.sweep import SweepConfig
 
+pytestmark = pytest.mark.slow
+
 
 def cells_of(text: str, *argv: str) -> dict[str, Cell]:
     Path("sweep.yaml").write_text(text)

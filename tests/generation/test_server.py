@@ -116,6 +116,7 @@ async def test_a_server_ends_a_reply_where_the_chat_template_does(
     assert body.get("stop") == stop
 
 
+@pytest.mark.slow
 async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(hurried: None) -> None:
     met, faults = now_and_then(0.15, seed=0)
     with StandIn() as a, StandIn() as b:
@@ -134,6 +135,7 @@ async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(h
             assert generator.retried >= a.requests + b.requests - needed >= len(met) - met_before > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_server_that_fails_for_good_is_given_up_with_one_sentence(hurried: None, fault: str) -> None:
     options = {"retries": 1, "timeout_s": HANGS_S / 2}

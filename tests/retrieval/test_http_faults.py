@@ -15,6 +15,8 @@ from retrieval.search.pipeline import open_retriever
 from tests.failing_search import FAULTS, Failing
 from tests.messages import raises_message
 
+pytestmark = pytest.mark.slow
+
 
 def drawn(share: float, seed: int) -> Iterator[str]:
     """Yield for ever one of the faults with this probability, else ""."""

@@ -19,6 +19,8 @@ from retrieval.index.store import PassageStore
 from tests.hub import COMMIT, cache_files, parquet, serving
 from tests.messages import raises_message
 
+pytestmark = pytest.mark.slow
+
 # The columns of corag/kilt-corpus; an id is the number of its row.
 ROWS = [
     {

@@ -20,6 +20,8 @@ from retrieval.index.build import build_index
 from tests.fakes import ScriptedGenerator
 from tests.training.conftest import PASSAGES, TOWNS
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples/grpo_search_agent.py"
 
 

@@ -28,6 +28,8 @@ from training.retriever_config import EncoderTraining, RerankerTraining, Retriev
 from training.retriever_pairs import PairCounts, RetrieverPair, RetrieverPairsReport, _table
 from training.tables import save
 
+pytestmark = pytest.mark.slow
+
 COLOURS = tuple("red green blue white black brown grey pink gold silver orange purple".split())
 PROGRAMS = {"encoder": (encoder, EncoderTraining), "reranker": (reranker, RerankerTraining)}
 Options = Callable[..., Any]
