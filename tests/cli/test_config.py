@@ -153,6 +153,7 @@ def heavy_imports(code):
     return output.splitlines()[-1].split()[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_without_heavy_imports(command):
     help_of = (

@@ -37,6 +37,8 @@ from retrieval.index.store import storing
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.messages import raises_message
 
+pytestmark = pytest.mark.slow
+
 TOWNS = ("Oslo", "Bergen", "Narvik", "Bodo", "Molde", "Hamar", "Alta")
 WORLD = [passage(name, f"{name} lies in Norway.") for name in TOWNS]
 
