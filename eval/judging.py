@@ -21,6 +21,7 @@ from corag.core.runs.manifest import VERDICTS, Manifest
 from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow
 from corag.core.seeds import stable_hash
+from corag.core.system.files import read_anew
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.executor import AnswerTask, LocalExecutor
@@ -75,6 +76,7 @@ async def judge_run(run: Run, config: JudgeConfig, generator: Generator, model: 
 
     Raises :class:`ConfigError` if nothing can be judged.
     """
+    read_anew()
     config.check_files()
     manifest, rows = run.manifest, rows_with_gold(run)
     # By question, answer and gold answers: a run that was made anew has other ones than were judged.

@@ -14,6 +14,7 @@ from typing import Any
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import BackendError
+from corag.core.system.files import read_anew
 from corag.core.system.installation import require
 from corag.generation.config import ModelConfig
 from eval.api.arguments import Questions, or_default, question_file, with_keywords
@@ -127,6 +128,7 @@ async def sample_chains(
     # The file is written in our own format, whatever the questions came in.
     run = with_keywords(base, {**options, **{name: read_as[name] for name in read_as if name != "scorer"}})
     question_list = usable_questions(run)
+    read_anew()
     run.corag.check_files()
     async with choose_executor(run.workers, run.batch_size, len(question_list), model, index) as executor:
         await sample_into(run, question_list, executor)

@@ -10,7 +10,6 @@ from corag.core.options.classes import Options
 from corag.core.prompting.template import Template
 from corag.core.protocols import Ability
 from corag.core.runs.rows import SavedRow
-from corag.core.system.files import read_anew
 from corag.core.types import Answer, CandidateAnswer
 
 
@@ -41,8 +40,7 @@ class MethodConfig(Options):
         return {}
 
     def check_files(self) -> None:
-        """Load prompts and files as they are now: what is missing is found before an engine is opened."""
-        read_anew()
+        """Load prompts and files, so that what is missing is found before minutes go into an engine."""
         self.templates()
 
     def needs(self) -> Mapping[Ability, str]:

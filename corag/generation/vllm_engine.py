@@ -185,7 +185,7 @@ class VllmGenerator(RenderingEngine):
     async def check_deterministic(self) -> None:
         """Raise :class:`BackendError` if a reply is another one beside others than alone, to the last digit.
 
-        Not every processor's kernels have been tried.
+        Not every GPU's kernels have been tried.
         """
         sampling = Sampling(32, logprobs=True, special_tokens=True)
         texts = (" ".join(map(str, range(length))) for length in (400, 7, 30, 150))

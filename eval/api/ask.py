@@ -20,6 +20,7 @@ from corag.core.protocols import Retriever
 from corag.core.runner import BoundMethod, answer_question
 from corag.core.runs.rows import Row, SavedAnswer, SavedRow
 from corag.core.support import drop_same_location
+from corag.core.system.files import read_anew
 from corag.core.tools import SearchStep, Step, Tools
 from corag.core.types import Answer, Passage, Question
 from corag.generation.config import ModelConfig
@@ -242,6 +243,7 @@ def options_of(
         )
     if index is None and entry.needs_index:
         raise ConfigError(NO_INDEX.format(f"'{name}'"))
+    read_anew()
     options.check_files()
     return options
 

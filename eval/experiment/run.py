@@ -19,7 +19,7 @@ from corag.core.runs.environment import environment
 from corag.core.runs.folder import ANOTHER_OUT, GO_ON_OR_OVERWRITE, RunFolder
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.runs.shards import Shard
-from corag.core.system.files import file_digest
+from corag.core.system.files import file_digest, read_anew
 from corag.core.system.folder_lock import refuse_if_locked
 from corag.core.types import Question
 from corag.generation.trained_for import trained_for
@@ -120,6 +120,7 @@ async def answer_dataset(
     What a folder holds already is not answered again. Failed questions are. ``alone``: no run begins before
     the one before has ended.
     """
+    read_anew()
     check_setup(config)
     runs = {title: (name, each) for name in config.method for title, each in repeats_of(config, name).items()}
     for title, (name, each) in runs.items():

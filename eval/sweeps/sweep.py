@@ -23,6 +23,7 @@ from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.manifest import MANIFEST
 from corag.core.runs.provenance import PROVENANCE, Provenance, settings_of
 from corag.core.seeds import stable_hash
+from corag.core.system.files import read_anew
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.datasets.same import in_common
@@ -212,6 +213,7 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers, *, alone: bool =
     and its search servers.
     """
     # What is missing is found before hours go into the first cells.
+    read_anew()
     for cell in cells:
         cell.options.check_files()
         if cell.needs_index:

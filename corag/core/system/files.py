@@ -32,7 +32,7 @@ def keep_read(read: Callable[Arguments, Read]) -> Callable[Arguments, Read]:
 
 
 def read_anew() -> None:
-    """Have files read anew. A run keeps those that it began with, and the next one has them as they are."""
+    """Have files read anew: called once where a run begins, which keeps them as they are then."""
     for clear in _kept:
         clear()
 
